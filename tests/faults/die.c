@@ -157,6 +157,7 @@ int main(int argc, char **argv)
             pthread_t last_one;
             pthread_create(&last_one, NULL, receive_last, NULL);
             await_sleeping_receiver();
+            MPI_Barrier(MPI_COMM_WORLD); /* no message before both last ones sleep */
             MPI_Send(&value, 1, MPI_INT, other, 18, MPI_COMM_WORLD);
             pthread_join(last_one, NULL);
             pthread_join(second, NULL);
