@@ -35,13 +35,13 @@ pub enum Congestion {
 /// This process's congestion control, once decided.
 static CONGESTION: OnceLock<Congestion> = OnceLock::new();
 
-/// Decides which congestion control this process's connections use. `asked`: the value of
+/// Decides which congestion control this process's connections use. `setting`: the value of
 /// FERRY_TCP_CONGESTION. The first decision holds.
 ///
 /// Errors: the system has none of this name, or refuses it.
-pub fn choose_congestion(asked: Option<&str>) -> std::io::Result<()> {
+pub fn choose_congestion(setting: Option<&str>) -> std::io::Result<()> {
     let flags = SocketFlags::CLOEXEC;
-    let chosen = match asked {
+    let chosen = match setting {
         Some("system") => Congestion::System,
         Some(name) => {
             let trial = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;

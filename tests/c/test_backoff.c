@@ -1,8 +1,8 @@
-/* Ranks that share one core and ask for a message in a loop instead of waiting: who asks in vain
- * hands the core over soon, so that an answer takes some tens of questions and not as many as fit
- * the time the system lets a process compute. The ranks meet on one core as soon as MPI runs. What
- * each says of its core stands in shared memory: where they have another wire only, the answers are
- * checked and the questions are not counted. */
+/* Test backoff: ranks that share one core call MPI_Test in a loop instead of waiting. A rank whose
+ * tests fail yields its core soon. So an answer takes some tens of tests, and not as many as fit
+ * the time slice of the system. All ranks bind themselves to one core when MPI runs. Ranks know of
+ * each other's core by shared memory. Over other transports the answers are checked and the tests
+ * are not counted. */
 // ranks: 2 4
 // machines: no
 #include "one_core.h"

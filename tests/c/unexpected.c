@@ -1,8 +1,7 @@
 // ranks: 1 2 3 4
-/* Many messages under way to a rank that receives them one by one, each by a call of its own, so
- * that most have come, or are coming, before their receive is there: from one sender in its order,
- * and from any in whatever order. And receives in a row for large messages that have been
- * announced. */
+/* Unexpected messages: many are sent to a rank that receives them one by one, so most arrive before
+ * their receive is posted. They come from one sender, in its order, and from any sender, in any
+ * order. Then receives one after another for large messages that have been announced. */
 #include "check.h"
 
 enum { MANY = 24, SIZES = 5, TAG = 3, GO = 4 };

@@ -1,6 +1,6 @@
 // ranks: 1 2 3
-/* Sends that have ended before their call returns, which may all have the same handle, completed by
- * every call there is, alone and beside operations that take longer. */
+/* Sends that are complete before their call returns. They may all have the same handle. They are
+ * completed by every call of MPI, alone and together with operations that take longer. */
 #include "check.h"
 
 enum { MANY = 5, TAG = 7, GO = 8, LARGE = 3000000 };

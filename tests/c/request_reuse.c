@@ -1,6 +1,7 @@
-/* What a request was of before must never show in what it is of now: sends and receives by turns,
- * on communicators of which some are freed before their receives have completed, more at once than
- * the library keeps, errors to the handler of the right one. */
+/* Reuse of requests: nothing of a request's earlier operation may show in its next one. Sends and
+ * receives alternate, some communicators are freed before their receives have completed, more
+ * requests are active than the library keeps, and errors must go to the handler of the right
+ * communicator. */
 #include "check.h"
 
 enum { MOST = 700, COMMS = 5 };

@@ -1,10 +1,10 @@
 // ranks: 2 3 4
 // run:
 // run: pieces
-/* Large messages between ranks whose receives have kept up so far, which a wire may therefore send
- * without asking first; and then receives that are late, too short, probed for, or for any source:
- * what is received, and in which order, must be the same. `pieces`: on one node large messages go
- * in pieces, whether or not reading them is faster here, and so they go unannounced, too. */
+/* Speculative rendezvous: large messages between ranks whose receives were posted before so far.
+ * Then receives that are posted late, are too short, are probed for, or are for any source. What is
+ * received, and in which order, must be the same. `pieces`: on one node large messages go by
+ * pipelined copy, even if single copy is faster here, so they are sent without RTS, too. */
 #include "check.h"
 
 enum { ROUNDS = 24, MOST = 1 << 20, KEEPS_UP = 7, TAG = 5, READY = 6, SENT = 7 };

@@ -1,6 +1,7 @@
-/* The same non-blocking collective again and again: with other buffers, several at once, completed
- * in any order and in several ways, with other calls in between, and on communicators that are
- * freed while they may keep some. Each must have its own result. */
+/* The request cache: the same non-blocking collective is called many times. The calls differ in
+ * their buffers, several are active at once, and they are completed in any order and in several
+ * ways. Other calls come in between. Communicators are freed while they may cache requests. Each
+ * call must have its own result. */
 // ranks: 1 2 3 4
 #include "check.h"
 

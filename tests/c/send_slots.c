@@ -1,7 +1,7 @@
-/* Large messages of several pairs at once, more ranks than cores, so that the senders take turns.
- * First all pairs together, whose messages arrive whole. Then the first pair's receiver asks for
- * its messages and stays away from MPI until all other pairs have finished: its sender, which
- * cannot go on, keeps nobody from sending. */
+/* Send slots: several pairs send large messages at once, with more ranks than cores. First all
+ * pairs send, and the messages must arrive whole. Then the first pair's receiver starts its
+ * receives and stays away from MPI until all other pairs have finished. Its sender cannot continue,
+ * and must not keep the others from sending. */
 // ranks: 4 8
 // machines: no
 #include "check.h"

@@ -1,8 +1,8 @@
 // ranks: 2 3 4
 // machines: no
-/* Large messages, whose bytes a wire may take from where they lie: as soon as a send is complete,
- * its buffer is written over or given back to the system, and what arrives must be what was there
- * before. Some receives are late, some are too short, some sends block. */
+/* Zero copy: large messages whose bytes a transport may take from the user's buffer. As soon as a
+ * send is complete, its buffer is overwritten or freed. The receiver must get the earlier bytes.
+ * Some receives are late, some are too short, some sends block. */
 #include "check.h"
 
 #include <sys/mman.h>
