@@ -1,6 +1,6 @@
-/* Bytes a second from rank 0 to rank 1, and both ways at once, with 64 messages in flight; in GB/s.
- * The same where all are sent at once and received by one call after the other. And small messages
- * a second, in millions. */
+/* Bandwidth from rank 0 to rank 1, and in both directions at once, with 64 messages in flight, in
+ * GB/s. Then the same where all messages are sent at once and received one by one. Then the rate of
+ * small messages, in millions a second. */
 #include "measure.h"
 
 enum { WINDOW = 64 };

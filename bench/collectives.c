@@ -1,5 +1,5 @@
-/* Time of a blocking collective on all ranks, in microseconds; bytes are those of one rank's
- * contribution to one other. */
+/* Time of a blocking collective on all ranks, in microseconds. The number of bytes is what one rank
+ * sends to one other. */
 #include "measure.h"
 
 static char *out, *in;

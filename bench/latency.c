@@ -1,6 +1,6 @@
 /* Half the round trip of a message between ranks 2i and 2i+1, in microseconds. With more than two
- * ranks all pairs run at the same time, and the slowest counts. Then the same by programs that ask
- * in a loop whether the message is there. */
+ * ranks all pairs run at the same time, and the slowest counts. Then the same with MPI_Test in a
+ * loop. */
 #include "measure.h"
 
 static char *out, *in;

@@ -1,6 +1,6 @@
-/* What the benchmarks share. Each prints lines of `figure,ranks,bytes,value` on rank 0; units stand
- * with the figure's name in bench/run. How often something is repeated follows from how long it
- * takes, so that one setting serves a fast pair and an oversubscribed machine alike. */
+/* What the benchmarks share. Each prints lines of `figure,ranks,bytes,value` on rank 0. The units
+ * are in bench/run, with the names of the figures. The number of repetitions follows from the time
+ * of one, so that one setting serves fast and oversubscribed machines. */
 #ifndef FERRY_BENCH_MEASURE_H
 #define FERRY_BENCH_MEASURE_H
 

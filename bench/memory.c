@@ -1,4 +1,4 @@
-/* Memory of a rank once all have started: proportional set size, the mean of all ranks, in MB. */
+/* Memory of a rank when all have started, in MB: the mean proportional set size of all ranks. */
 #include "measure.h"
 
 int main(int argc, char **argv)

@@ -1,8 +1,8 @@
-/* How much of a non-blocking collective's time a computation hides. The work is fixed: so many
- * turns of a loop, found once to take twice as long as the collective alone. Where there are two
- * cores, the computing threads of all ranks are put on the first of them once MPI runs, and the
- * others are left to progress threads; so for each MPI. Two figures each: the overlap, 100 * (1 -
- * (total - compute) / pure), and the total time over the computation's. */
+/* How much of a non-blocking collective's time a computation hides. The computation is a fixed
+ * number of turns of a loop: as many as take twice as long as the collective alone. Where there are
+ * two cores, the computing threads of all ranks run on the first one, and the other one is left to
+ * progress threads. This is so for each MPI. There are two figures: the overlap, 100 * (1 - (total
+ * - compute) / pure), and the total time divided by the computation's. */
 #define _GNU_SOURCE
 #include "measure.h"
 

@@ -1,7 +1,6 @@
-/* Half the round trip of a message between the ranks of the lower half and their partners in the
- * upper half, all pairs at once, in microseconds. Then bytes a second from the ranks of the lower
- * half to those of the upper half, each to its partner, all pairs at once with 32 messages in
- * flight each; in GB/s, all pairs together. */
+/* All ranks of the lower half with their partners in the upper half, at once. First half the round
+ * trip of a message, in microseconds. Then the bandwidth from the lower to the upper half, with 32
+ * messages in flight for each pair, in GB/s for all pairs together. */
 #include "measure.h"
 
 enum { WINDOW = 32 };

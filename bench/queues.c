@@ -1,7 +1,7 @@
-/* Matching in queues of many entries: microseconds a message of 8 bytes, with so many receives
- * posted, or so many messages that wait, each with a tag of its own. In order, in the opposite
- * order, and in no order; and, of messages that wait, by receives from any source. The last column
- * but one of each line says how many entries, not bytes. */
+/* Matching in long queues: microseconds for a message of 8 bytes, while many receives are posted or
+ * many messages wait, each with its own tag. They match in order, in the opposite order, and in
+ * random order. Waiting messages are also received from any source. In each line the column before
+ * the last is the number of entries, not of bytes. */
 #include "measure.h"
 
 enum { MOST = 8192, GO = 30000 };

@@ -1,4 +1,4 @@
-/* Nothing but starting and ending: bench/run takes the wall time of the whole job. */
+/* Starts and ends. bench/run measures the wall time of the whole job. */
 #include <mpi.h>
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
-/* Each blocking collective at plain sizes from one element to megabytes, with values anybody can
- * check by eye; long runs without synchronisation between, collectives on several communicators at
- * once, and what a barrier means. */
+/* Each blocking collective, at sizes from one element to megabytes, with values that are easy to
+ * check. Then long runs without synchronisation, collectives on several communicators at once, and
+ * what a barrier guarantees. */
 // time: 120
 #include "check.h"
 

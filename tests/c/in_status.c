@@ -1,6 +1,6 @@
-/* Errors in arrays of requests: the call returns MPI_ERR_IN_STATUS and each status has its own;
- * calls for one request return the error itself. Fatal and returning handlers are those of the
- * request's communicator. */
+/* Errors in arrays of requests. The call returns MPI_ERR_IN_STATUS, and each status has its own
+ * error. Calls for one request return the error itself. Error handlers, fatal or returning, are
+ * those of the request's communicator. */
 #include "check.h"
 
 static MPI_Request r[3];

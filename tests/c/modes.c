@@ -1,5 +1,5 @@
-/* The four send modes, blocking and not, at sizes on both sides of every protocol border, with
- * status fields. */
+/* The four send modes, blocking and not, at sizes on both sides of every protocol limit. Also
+ * checks the fields of statuses. */
 #include "check.h"
 
 enum { MODES = 4 };

@@ -1,5 +1,4 @@
-/* Order: messages with the same envelope never overtake, however large or small they are and
- * whoever waits for them. */
+/* Order: messages with the same envelope never overtake each other, whatever their sizes. */
 #include "check.h"
 
 enum { MESSAGES = 120 };

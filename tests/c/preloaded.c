@@ -1,4 +1,4 @@
-/* A program under a profiler that LD_PRELOAD brings; see lib_counter.c. */
+/* A program under a profiler that is loaded by LD_PRELOAD (lib_counter.c). */
 // preload: lib_counter.c
 #include "check.h"
 

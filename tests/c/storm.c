@@ -1,6 +1,6 @@
-/* A storm of messages between random pairs, of random sizes, tags and modes, on two communicators,
- * received in ways chosen at random. Every rank computes the same plan, so each knows what it must
- * get; contents are verified. */
+/* Messages between random pairs, of random sizes, tags and modes, on two communicators. They are
+ * received in ways chosen at random. Every rank computes the same plan, so each rank knows what it
+ * must get. The contents are checked. */
 #include "check.h"
 
 enum { TAGS = 5, MOST = 60000 };

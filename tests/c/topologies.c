@@ -1,5 +1,5 @@
-/* Cartesian grids, graphs and distributed graphs: coordinates, neighbours, shifts, parts; what they
- * carry. */
+/* Cartesian grids, graphs and distributed graphs: coordinates, neighbours, shifts, sub-grids, and
+ * messages along them. */
 #include "check.h"
 
 static void dimensions(void)

@@ -1,5 +1,5 @@
-/* Every form of Wait and Test, on pending, done, null and inactive requests; Request_get_status;
- * statuses. */
+/* Every form of Wait and Test on pending, complete, null and inactive requests. Then
+ * MPI_Request_get_status, and statuses. */
 #include "check.h"
 
 enum { N = 8 };

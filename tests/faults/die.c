@@ -1,5 +1,5 @@
-/* Ends badly, in the way that the first argument says; the second one names the rank that does it
- * (the last, if none). */
+/* Ends badly in the way that the first argument names. The second argument names the rank that does
+ * it, by default the last one. */
 #include <mpi.h>
 
 #include <pthread.h>

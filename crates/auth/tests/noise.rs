@@ -1,5 +1,5 @@
-//! The handshake against plain snow, whose own primitives are other code than ring's; and what
-//! forward secrecy rests on.
+//! The handshake against plain snow, whose primitives are not ring's. Then what forward secrecy
+//! needs.
 
 use ferry_auth::{
     FINISHED_BYTES, HELLO_BYTES, Handshake, HandshakeConfig, Identity, JobKey, RESPONSE_BYTES,

@@ -1,5 +1,5 @@
-//! docs/tools.md is the truth: it has a line for each variable and event, made from the code; and
-//! every setting that the library reads is a control variable.
+//! docs/tools.md matches the code: it has a line for each variable and event. Every setting that
+//! the library reads is a control variable.
 
 use ferry_mpi::tool::{Class, Control, EVENTS, Group, Performance, Scope, Type};
 use std::path::{Path, PathBuf};
