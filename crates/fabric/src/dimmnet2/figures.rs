@@ -71,15 +71,15 @@ figures! {
         /// cpu.send, cpu.receive)
         control: Figure<Time>,
         /// bytes that the first VL of an envelope brings
-        glance: Figure<Size>,
+        poll_read: Figure<Size>,
         /// a slot of the windows: longest packet image, most that a VL brings
         slot: Figure<Size>,
         /// slots of the Write Window for packet images
         slots: Figure<Count>,
         /// a ring
         ring: Figure<Size>,
-        /// a place for rendezvous data; each connection has two
-        place: Figure<Size>,
+        /// a buffer for the data of a rendezvous; each connection has two
+        rendezvous_buffer: Figure<Size>,
         /// messages up to this, the library's header included, go without asking the receiver; 0:
         /// none
         eager: Figure<Size>,
@@ -105,9 +105,21 @@ impl Figures {
         within("width", self.width.value.0, 1, 64, 1)?;
         within("slot", self.slot.value.0, 256, 16 * 1024, 64)?;
         within("slots", self.slots.value.0.into(), 4, 64, 1)?;
-        within("glance", self.glance.value.0, 32, self.slot.value.0, 8)?;
+        within(
+            "poll_read",
+            self.poll_read.value.0,
+            32,
+            self.slot.value.0,
+            8,
+        )?;
         within("ring", self.ring.value.0, 2 * self.slot.value.0, 1 << 20, 8)?;
-        within("place", self.place.value.0, 4096, 1 << 22, 8)?;
+        within(
+            "rendezvous_buffer",
+            self.rendezvous_buffer.value.0,
+            4096,
+            1 << 22,
+            8,
+        )?;
         within(
             "packet",
             self.packet.value.0,

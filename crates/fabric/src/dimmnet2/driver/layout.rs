@@ -41,8 +41,8 @@ impl MemoryLayout {
             slot: f.slot.value.0 as u32,
             slots: f.slots.value.0,
             ring: f.ring.value.0 as u32,
-            rendezvous_buffer: f.place.value.0 as u32,
-            first_read: f.glance.value.0 as u32,
+            rendezvous_buffer: f.rendezvous_buffer.value.0 as u32,
+            first_read: f.poll_read.value.0 as u32,
         }
     }
 

@@ -202,7 +202,7 @@ fn what_the_driver_knows_of_llcm_it_has_read() {
             let before = read_cost(driver);
             assert_eq!(driver.poll(&mut received), Ok(slots as usize + 1));
             // NWA, the end of each VL, and NWA again.
-            let envelopes = machine.1.glance.value.0 as u32 / ENVELOPE_BYTES;
+            let envelopes = machine.1.poll_read.value.0 as u32 / ENVELOPE_BYTES;
             let loads = u64::from((slots + 1).div_ceil(envelopes));
             let expected = read * (2 + loads) - reply;
             assert_eq!(
