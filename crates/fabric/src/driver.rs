@@ -156,11 +156,14 @@ pub trait Driver: Send {
     fn send(&mut self, c: &mut Client, to: Rank, message: u8, head: &[u8], body: Body<'_>) -> bool;
     /// The next message to `to` is the RTS of a large message of `len` bytes.
     fn before_rts(&mut self, _c: &mut Client, _to: Rank, _len: usize) {}
-    /// The next message to `from` is the CTS of a large message.
+    /// The next message to `from` is the CTS of a large message. A driver whose card writes there
+    /// keeps the address: the memory stays valid, and nobody has a reference to it, until the
+    /// message has come.
     fn before_cts(&mut self, _c: &mut Client, _from: Rank, _what: &Expected<'_>) {}
     /// Sends from the front of a large body, straight from where it lies. `body` is what is left of
     /// it; call again until that is nothing. Returns how many more of its bytes are no longer
-    /// needed.
+    /// needed. A driver whose card reads there keeps the address: what is left of the body stays
+    /// where it is, and nobody writes to it, until all of it has been taken.
     fn stream(&mut self, c: &mut Client, to: Rank, message: u8, head: &[u8], body: &[u8]) -> usize;
     /// Takes what has arrived. Returns the number of messages and of parts of large ones.
     ///

@@ -75,7 +75,8 @@ machines![
     "loggp",
     "mpc1",
     "mpc2",
-    "mpc3"
+    "mpc3",
+    "rapidio-1890vm6"
 ];
 
 /// The machines that come with Ferry.

@@ -61,6 +61,18 @@ figures! {
         /// instructions of the lower level to ring a doorbell, to take one, and for an NREAD or
         /// NWRITE
         instructions_io: Figure<Count>,
+        /// longest message that goes through the general queue; what is longer gets a dedicated
+        /// queue
+        small: Figure<Size>,
+        /// instructions of the control level for a call or an event
+        instructions_control: Figure<Count>,
+        /// instructions of the control level to page a user's page in and to find its physical
+        /// address
+        instructions_page: Figure<Count>,
+        /// instructions of the MX level for a call or an event, matching included
+        instructions_mx: Figure<Count>,
+        /// instructions of a look at the card that finds nothing
+        instructions_poll: Figure<Count>,
     }
 }
 
@@ -92,6 +104,13 @@ impl Figures {
         within("input", self.input.value.0.into(), 1, 4096)?;
         within("alignment", self.alignment.value.0, 1, 256)?;
         within("io", self.io.value.0, 1, 256)?;
+        within("small", self.small.value.0, 512, 64 * 1024)?;
+        within(
+            "instructions_poll",
+            self.instructions_poll.value.0.into(),
+            1,
+            1_000_000,
+        )?;
         within("window", self.window.value.0, 4096, 1 << 24)?;
         if !self.alignment.value.0.is_power_of_two() {
             return Err("nic.alignment must be a power of two".into());

@@ -20,6 +20,7 @@ use crate::kernel::Rank;
 use crate::platform::Platform;
 use crate::report::{Job, Outcome};
 use card::Cards;
+use driver::mpi::RapidioDriver;
 
 impl CardKind for Figures {
     fn meanings(&self) -> &'static [(&'static str, &'static str)] {
@@ -34,8 +35,8 @@ impl CardKind for Figures {
         self.window.value.0
     }
 
-    fn driver(&self, _platform: &Platform, _me: Rank) -> Box<dyn Driver> {
-        unimplemented!("the MX level's driver")
+    fn driver(&self, platform: &Platform, me: Rank) -> Box<dyn Driver> {
+        Box::new(RapidioDriver::new(platform, self, me))
     }
 
     fn run(&self, job: Job<'_>) -> Result<Outcome, String> {

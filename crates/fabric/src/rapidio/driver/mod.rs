@@ -4,8 +4,10 @@
 //! - [`physical`]: the node's physical memory.
 //! - [`control`]: the control level.
 //! - [`mx`]: the MX level.
+//! - [`mpi`]: MPI's driver on the MX level.
 
 pub mod control;
 pub mod lower;
+pub mod mpi;
 pub mod mx;
 pub mod physical;

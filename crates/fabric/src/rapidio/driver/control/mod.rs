@@ -30,7 +30,7 @@ pub use header::{DATUM_MAX_BYTES, DataType};
 use super::lower::{Host, Lower, LowerEvent, LowerLimits};
 use super::physical::Registration;
 use crate::driver::Malformed;
-use crate::kernel::Rank;
+use crate::kernel::{Client, Rank};
 use crate::rapidio::command::{Physical, Piece, SendId};
 use crate::time::{Rate, Time};
 use assembly::Assembly;
@@ -416,6 +416,15 @@ impl<L: Lower> ControlLevel<L> {
         self.transfers.insert(id, transfer);
         self.advance_transfer(c, id);
         id
+    }
+
+    /// The node's window is the memory that its card maps. Without this the driver does not see
+    /// what NWRITE of other nodes has brought.
+    pub fn map_window(&mut self, c: &Client) {
+        let (memory, bytes) = c.mapped_memory();
+        // SAFETY: it lives as long as the process, and others reach it through the client only,
+        // which makes no references to it.
+        unsafe { self.lower.memory().map_window(memory, bytes) };
     }
 
     /// Rings the doorbell `number` of the same user on another node.

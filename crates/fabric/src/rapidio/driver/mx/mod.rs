@@ -204,6 +204,14 @@ impl<L: Lower> Mx<L> {
         true
     }
 
+    /// Opens the endpoint of the lowest number that is not open.
+    pub fn open_first(&mut self) -> Endpoint {
+        let number = (0..=u8::MAX).find(|n| !self.endpoints.contains_key(n));
+        let number = number.unwrap_or(u8::MAX);
+        self.endpoints.entry(number).or_default();
+        Endpoint(number)
+    }
+
     fn charge_call(&self, c: &mut dyn Host) {
         c.charge("MX: calls", self.costs.call);
     }

@@ -1,0 +1,480 @@
+//! MPI's driver: the transport's messages on the MX level, as MPICH's `mx` network module has it.
+//!
+//! Each message of the transport is a small MX message to endpoint 0, for which a receive is always
+//! posted. The body of a large message is an MX message of its own, between the memory of both
+//! programs. MPI's RTS and CTS are its rendezvous: before the CTS goes, the receiver opens a
+//! dedicated queue, and the CTS carries the mailbox. While no queue is free the CTS goes without
+//! one, and MX sends the mailbox later.
+
+use super::control::{ControlCosts, ControlLevel, UserMemory};
+use super::lower::LowerLevel;
+use super::mx::{Address, Endpoint, Grant, Match, Mx, MxCosts, Request};
+use crate::driver::{Body, Driver, Expected, Limits, Malformed, Upcall, deliver_stream};
+use crate::kernel::{Client, Rank};
+use crate::platform::{Cpu, Platform};
+use crate::rapidio::figures::Figures;
+use crate::time::Time;
+use std::collections::HashMap;
+
+/// Match bits of the transport's messages.
+const MESSAGE_BITS: u64 = 1;
+
+/// Bytes that a message has room for besides the transport's largest: packet head, grant, and the
+/// head of the body that a CTS asks for.
+const PACKET_HEAD_MAX_BYTES: usize = 512;
+
+/// Most bytes of the head of a body that goes through a dedicated queue.
+const BODY_HEAD_MAX_BYTES: usize = 255;
+
+/// First byte of a packet: a message of the transport. Its number follows.
+const PLAIN: u8 = 0;
+/// As [`PLAIN`], a CTS. The number of a receive follows, and what it is for.
+const WITH_RECEIVE: u8 = 1;
+/// As [`WITH_RECEIVE`]. A grant follows the number.
+const WITH_GRANT: u8 = 2;
+
+/// The body of a large message, as a CTS asks for it.
+struct LargeBody {
+    message: u8,
+    head: Vec<u8>,
+    bytes: usize,
+}
+
+impl LargeBody {
+    fn is(&self, message: u8, head: &[u8]) -> bool {
+        self.message == message && self.head == head
+    }
+}
+
+/// A body that is being received.
+struct Incoming {
+    from: Rank,
+    body: LargeBody,
+    request: Request,
+    /// Takes the bytes if they do not belong into one run.
+    scattered: Option<Box<[u8]>>,
+}
+
+/// A body that was asked for.
+struct Outgoing {
+    to: Rank,
+    body: LargeBody,
+    /// The receiver's number for it.
+    receive: u32,
+    /// The send, once it has begun.
+    request: Option<Request>,
+    /// Bytes that the transport knows to be sent.
+    reported: usize,
+    /// The bytes that have come in parts, if they do not lie in one run.
+    packed: Vec<u8>,
+}
+
+/// MPI's driver.
+pub struct RapidioDriver {
+    mx: Mx<LowerLevel>,
+    endpoint: Endpoint,
+    cpu: Cpu,
+    eager_max: usize,
+    /// The receive that is posted for the transport's messages, and its memory.
+    posted: Option<Request>,
+    memory: Box<[u8]>,
+    /// By peer: the next message asks it for this body, to be stored at the address.
+    next_cts: HashMap<Rank, (LargeBody, Option<usize>)>,
+    incoming: Vec<Incoming>,
+    /// In the order in which they were asked for. Two to a peer can have the same head: the
+    /// receiver may have all of one, and ask for the next, before this side has noticed that the
+    /// first is done.
+    outgoing: Vec<Outgoing>,
+    /// What went wrong in a call that returns no error.
+    error: Option<Malformed>,
+}
+
+impl RapidioDriver {
+    /// The driver of rank `me`.
+    pub fn new(platform: &Platform, f: &Figures, me: Rank) -> RapidioDriver {
+        let costs = ControlCosts {
+            call: f.instructions(&f.instructions_control),
+            page: f.instructions(&f.instructions_page),
+            copy: platform.cpu.copy.value,
+        };
+        let control = ControlLevel::new(LowerLevel::new(f), me, costs);
+        let eager_max = f.small.value.0 as usize;
+        let costs = MxCosts {
+            call: f.instructions(&f.instructions_mx),
+            poll: f.instructions(&f.instructions_poll),
+            eager_max: eager_max + PACKET_HEAD_MAX_BYTES,
+        };
+        let mut mx = Mx::new(control, costs);
+        RapidioDriver {
+            endpoint: mx.open_first(),
+            cpu: platform.cpu.clone(),
+            eager_max,
+            posted: None,
+            memory: vec![0; mx.eager_max()].into(),
+            mx,
+            next_cts: HashMap::new(),
+            incoming: Vec::new(),
+            outgoing: Vec::new(),
+            error: None,
+        }
+    }
+
+    fn charge_copy(&self, c: &mut Client, bytes: usize) {
+        let cost = self.cpu.copy.value.time_of(bytes as u64);
+        c.charge("MPI: copying", cost);
+    }
+
+    /// The peer's address. All ranks open the same endpoint.
+    fn address(&self, rank: Rank) -> Address {
+        Address {
+            rank,
+            endpoint: self.endpoint.number(),
+        }
+    }
+
+    /// Sends a message of the transport.
+    fn send_packet(&mut self, c: &mut Client, to: Rank, packet: &[u8]) {
+        debug_assert!(packet.len() <= self.mx.eager_max());
+        let (to, memory) = (self.address(to), UserMemory::of(packet));
+        // SAFETY: it is no longer than the longest eager message, so it is copied at once.
+        let sent = unsafe { self.mx.isend(c, self.endpoint, to, MESSAGE_BITS, memory) };
+        let status = self.mx.test(sent);
+        debug_assert!(status.is_some(), "an eager send is done at once");
+    }
+
+    /// Posts the receive for a body. Appends its number, its grant, and what it is for to the
+    /// packet that carries the CTS.
+    fn start_receive(
+        &mut self,
+        c: &mut Client,
+        from: Rank,
+        (body, address): (LargeBody, Option<usize>),
+        packet: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
+        let bytes = body.bytes;
+        let mut scattered = match address {
+            Some(_) => None,
+            None => Some(vec![0; bytes].into_boxed_slice()),
+        };
+        let own = scattered
+            .as_mut()
+            .map(|s| s.as_mut_ptr().expose_provenance());
+        let memory = UserMemory {
+            address: own.or(address).unwrap_or_default(),
+            bytes,
+        };
+        let address = self.address(from);
+        // SAFETY: `before_cts` says that the memory is valid until the body has come, or it is
+        // `scattered`, which lives as long as the request.
+        let received = unsafe { self.mx.receive_granted(c, self.endpoint, address, memory) };
+        let (request, grant) = received?;
+        packet[0] = match grant {
+            Some(_) => WITH_GRANT,
+            None => WITH_RECEIVE,
+        };
+        packet.extend(self.mx.number(request).to_le_bytes());
+        packet.extend(grant.iter().flat_map(Grant::encode));
+        packet.extend((bytes as u64).to_le_bytes());
+        packet.extend([body.message, body.head.len() as u8]);
+        packet.extend(&body.head);
+        self.incoming.push(Incoming {
+            from,
+            body,
+            request,
+            scattered,
+        });
+        Ok(())
+    }
+
+    /// Adds a part of a body that does not lie in one run. Sends the body when all parts are there.
+    fn pack(&mut self, c: &mut Client, at: usize, part: Body<'_>) -> Result<(), Malformed> {
+        self.charge_copy(c, part.len());
+        let outgoing = &mut self.outgoing[at];
+        part.append_to(&mut outgoing.packed);
+        if outgoing.packed.len() < outgoing.body.bytes {
+            return Ok(());
+        }
+        let memory = UserMemory::of(&outgoing.packed);
+        self.start_send(c, at, memory)
+    }
+
+    /// Starts to send a body that was asked for.
+    fn start_send(
+        &mut self,
+        c: &mut Client,
+        at: usize,
+        memory: UserMemory,
+    ) -> Result<(), Malformed> {
+        let (to, receive) = (self.outgoing[at].to, self.outgoing[at].receive);
+        let to = self.address(to);
+        // SAFETY: `stream` says that the memory is valid until all of it is taken, or it is
+        // `packed`, which nothing is added to any more and which lives as long as the request.
+        let sent = unsafe { self.mx.send_granted(c, self.endpoint, to, receive, memory) };
+        self.outgoing[at].request = Some(sent?);
+        Ok(())
+    }
+
+    /// Keeps the first error of a call that returns none.
+    fn keep_error(&mut self, result: Result<(), Malformed>) {
+        if let Err(error) = result {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    /// Posts the receive for the transport's messages, unless it is posted. Takes the messages that
+    /// are there. Returns how many.
+    fn take_packets(&mut self, c: &mut Client, up: &mut dyn Upcall) -> Result<usize, Malformed> {
+        let mut count = 0;
+        loop {
+            let posted = match self.posted {
+                Some(posted) => posted,
+                None => {
+                    let memory = UserMemory {
+                        address: self.memory.as_mut_ptr().expose_provenance(),
+                        bytes: self.memory.len(),
+                    };
+                    let wanted = Match {
+                        bits: MESSAGE_BITS,
+                        mask: u64::MAX,
+                    };
+                    // SAFETY: `memory` lives as long as `mx`, and is not looked at while a receive
+                    // is posted.
+                    unsafe { self.mx.irecv(c, self.endpoint, wanted, memory)? }
+                }
+            };
+            self.posted = Some(posted);
+            let Some(status) = self.mx.test(posted) else {
+                return Ok(count);
+            };
+            self.posted = None;
+            count += 1;
+            c.charge("MPI: receiving", self.cpu.receive.value);
+            let from = status.peer.rank;
+            let packet = std::mem::take(&mut self.memory);
+            let taken = self.on_packet(from, &packet[..status.bytes], up);
+            self.memory = packet;
+            taken.map_err(|what| Malformed(from, what))?;
+        }
+    }
+
+    /// A message of the transport has come. The error says what is wrong with it.
+    fn on_packet(
+        &mut self,
+        from: Rank,
+        packet: &[u8],
+        up: &mut dyn Upcall,
+    ) -> Result<(), &'static str> {
+        let parsed = Packet::parse(packet);
+        let packet = parsed.ok_or("a message without the driver's head")?;
+        if let Some(asked) = packet.asked {
+            if let Some(grant) = asked.grant {
+                self.mx.accept_grant(from, grant);
+            }
+            self.outgoing.push(Outgoing {
+                to: from,
+                body: asked.body,
+                receive: asked.receive,
+                request: None,
+                reported: 0,
+                packed: Vec::new(),
+            });
+        }
+        up.on_message(from, packet.message, packet.bytes);
+        Ok(())
+    }
+
+    /// Tells the transport of the bodies that have come. Returns how many.
+    fn take_bodies(&mut self, c: &mut Client, up: &mut dyn Upcall) -> usize {
+        let mut count = 0;
+        let mut at = 0;
+        while at < self.incoming.len() {
+            if self.mx.test(self.incoming[at].request).is_none() {
+                at += 1;
+                continue;
+            }
+            let Incoming {
+                from,
+                body,
+                scattered,
+                ..
+            } = self.incoming.remove(at);
+            count += 1;
+            c.charge("MPI: receiving", self.cpu.receive.value);
+            match scattered {
+                Some(bytes) => {
+                    self.charge_copy(c, bytes.len());
+                    deliver_stream(up, from, body.message, &body.head, &bytes);
+                }
+                None => up.stream_placed(from, body.message, &body.head, body.bytes),
+            }
+        }
+        count
+    }
+
+    /// Forgets bodies that were sent from `packed`. The transport has known them as sent before.
+    fn drop_packed(&mut self) {
+        let mx = &mut self.mx;
+        self.outgoing.retain(|o| {
+            let is_packed = !o.packed.is_empty();
+            !(is_packed && o.request.is_some_and(|r| mx.test(r).is_some()))
+        });
+    }
+}
+
+/// What a CTS asks for.
+struct Asked {
+    receive: u32,
+    grant: Option<Grant>,
+    body: LargeBody,
+}
+
+/// A packet, read.
+struct Packet<'a> {
+    message: u8,
+    asked: Option<Asked>,
+    bytes: &'a [u8],
+}
+
+impl Packet<'_> {
+    /// Reads a packet. `None`: it is not one.
+    fn parse(packet: &[u8]) -> Option<Packet<'_>> {
+        let (&[kind, message], rest) = packet.split_first_chunk()?;
+        if kind == PLAIN {
+            return Some(Packet {
+                message,
+                asked: None,
+                bytes: rest,
+            });
+        }
+        let (receive, mut rest) = rest.split_first_chunk()?;
+        let mut grant = None;
+        if kind == WITH_GRANT {
+            let (read, after) = Grant::parse(rest)?;
+            (grant, rest) = (Some(read), after);
+        } else if kind != WITH_RECEIVE {
+            return None;
+        }
+        let receive = u32::from_le_bytes(*receive);
+        let (bytes, rest) = rest.split_first_chunk()?;
+        let (&[body, head_bytes], rest) = rest.split_first_chunk()?;
+        let (head, rest) = rest.split_at_checked(head_bytes.into())?;
+        let bytes = usize::try_from(u64::from_le_bytes(*bytes)).ok()?;
+        if bytes == 0 || grant.is_some_and(|g| g.receive != receive) {
+            return None;
+        }
+        let asked = Asked {
+            receive,
+            grant,
+            body: LargeBody {
+                message: body,
+                head: head.to_vec(),
+                bytes,
+            },
+        };
+        Some(Packet {
+            message,
+            asked: Some(asked),
+            bytes: rest,
+        })
+    }
+}
+
+impl Driver for RapidioDriver {
+    fn limits(&self, _peer: Rank) -> Limits {
+        Limits {
+            message_max: self.eager_max,
+            eager_max: self.eager_max,
+        }
+    }
+
+    fn send(&mut self, c: &mut Client, to: Rank, message: u8, head: &[u8], body: Body<'_>) -> bool {
+        let packed = self
+            .outgoing
+            .iter()
+            .position(|o| o.to == to && o.request.is_none() && o.body.is(message, head));
+        if let Some(at) = packed {
+            let result = self.pack(c, at, body);
+            self.keep_error(result);
+            return true;
+        }
+        if !self.mx.can_send() {
+            return false;
+        }
+        c.charge("MPI: sending", self.cpu.send.value);
+        let mut packet = vec![PLAIN, message];
+        if let Some(cts) = self.next_cts.remove(&to) {
+            let started = self.start_receive(c, to, cts, &mut packet);
+            self.keep_error(started);
+        }
+        packet.extend_from_slice(head);
+        body.append_to(&mut packet);
+        self.send_packet(c, to, &packet);
+        true
+    }
+
+    fn before_cts(&mut self, _c: &mut Client, from: Rank, what: &Expected<'_>) {
+        let body = LargeBody {
+            message: what.message,
+            head: what.head.to_vec(),
+            bytes: what.len,
+        };
+        if body.bytes > 0 && body.head.len() <= BODY_HEAD_MAX_BYTES {
+            self.next_cts.insert(from, (body, what.address));
+        }
+    }
+
+    fn stream(&mut self, c: &mut Client, to: Rank, message: u8, head: &[u8], body: &[u8]) -> usize {
+        let mut outgoing = self.outgoing.iter();
+        let found =
+            outgoing.position(|o| o.to == to && o.packed.is_empty() && o.body.is(message, head));
+        let Some(at) = found else { return 0 };
+        if self.outgoing[at].request.is_none() {
+            c.charge("MPI: sending", self.cpu.send.value);
+            let started = self.start_send(c, at, UserMemory::of(body));
+            self.keep_error(started);
+        }
+        let Some(request) = self.outgoing[at].request else {
+            return 0;
+        };
+        let sent = self.mx.bytes_sent(request);
+        let taken = sent - self.outgoing[at].reported;
+        self.outgoing[at].reported = sent;
+        if self.mx.test(request).is_some() {
+            self.outgoing.remove(at);
+        }
+        taken
+    }
+
+    fn poll(&mut self, c: &mut Client, up: &mut dyn Upcall) -> Result<usize, Malformed> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        if self.posted.is_none() {
+            self.mx.control().map_window(c);
+            self.take_packets(c, up)?;
+        }
+        if c.begin_poll() {
+            c.charge("lower level: polling", self.mx.poll_period());
+            if c.can_defer_poll() {
+                c.defer_poll();
+                return Ok(0);
+            }
+            c.sync();
+        }
+        self.mx.progress(c)?;
+        let moved = self.take_packets(c, up)? + self.take_bodies(c, up);
+        self.drop_packed();
+        Ok(moved)
+    }
+
+    fn settle(&mut self, _c: &mut Client) -> bool {
+        self.mx.is_settled()
+    }
+
+    fn poll_period(&self) -> Time {
+        self.mx.poll_period()
+    }
+}
+
+#[cfg(test)]
+mod tests;
