@@ -232,7 +232,7 @@ impl<'a> Job<'a> {
                 program, host, pid, ..
             } = &self.ranks[rank];
             let text = format!("rank {rank}: {program} on {host}, pid {pid}, {binding}");
-            self.output.say(&text);
+            self.output.print_message(&text);
         }
     }
 
@@ -258,7 +258,7 @@ impl<'a> Job<'a> {
                     .living()
                     .map(|(n, r)| format!("{n} (pid {} on {})", r.pid, r.host))
                     .collect();
-                self.output.say(&format!(
+                self.output.print_message(&format!(
                     "ranks {} do not end although they were killed; leaving them",
                     stuck.join(", ")
                 ));
@@ -393,7 +393,7 @@ impl<'a> Job<'a> {
     fn log_for(&mut self, rank: usize, text: &str) {
         let text: String = text.chars().filter(|c| !c.is_control()).collect();
         let text = format!("{}: {text}", self.rank_label(rank));
-        self.output.say(&text);
+        self.output.print_message(&text);
     }
 
     fn abort(&mut self, rank: usize, code: i32, text: &str) {

@@ -254,7 +254,7 @@ impl Output {
     }
 
     /// Prints a message of mpiexec's own on standard error, with `mpiexec: ` before each line.
-    pub fn say(&mut self, text: &str) {
+    pub fn print_message(&mut self, text: &str) {
         let mut lines = String::new();
         for line in text.trim_end().lines() {
             lines += "mpiexec: ";
@@ -372,7 +372,7 @@ mod tests {
         o.add(0, Channel::Err, File::open("/dev/null").unwrap().into());
         o.buffer[..2].copy_from_slice(b"ab");
         o.take(1, 2);
-        o.say("one\ntwo");
+        o.print_message("one\ntwo");
         assert_eq!(o.sinks[1].queue, b"ab\nmpiexec: one\nmpiexec: two\n");
     }
 }

@@ -129,7 +129,7 @@ impl Job<'_> {
         if !text.is_empty() {
             let others = self.alive;
             let shutdown = text.contains("ending") || others == 0;
-            self.output.say(&if shutdown {
+            self.output.print_message(&if shutdown {
                 text.to_string()
             } else {
                 format!("{text}; ending the job")

@@ -27,7 +27,7 @@ impl Job<'_> {
                     1,
                 );
             } else {
-                self.output.say(&format!(
+                self.output.print_message(&format!(
                     "the job's {name} cannot be written: {error}; \
                      what it still writes there is lost"
                 ));

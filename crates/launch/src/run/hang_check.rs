@@ -69,7 +69,7 @@ impl Job<'_> {
                             STATUS_HANG,
                         );
                     } else {
-                        self.output.say(&text);
+                        self.output.print_message(&text);
                     }
                 }
             }

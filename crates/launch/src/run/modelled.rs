@@ -312,7 +312,7 @@ impl Job<'_> {
             let text = text + "ending the job (--on-hang=report lets it go on)";
             self.end(&text, STATUS_HANG);
         } else {
-            self.output.say(&text);
+            self.output.print_message(&text);
         }
     }
 

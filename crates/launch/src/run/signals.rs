@@ -24,7 +24,7 @@ impl Job<'_> {
                         128 + libc::SIGQUIT as u8,
                     );
                 } else {
-                    self.output.say(&wait_report);
+                    self.output.print_message(&wait_report);
                 }
             }
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP => {
@@ -33,8 +33,9 @@ impl Job<'_> {
                 if self.end_requests == 1 {
                     self.forwarded_signals.push(signal);
                     if signal == libc::SIGINT {
-                        self.output
-                            .say("passing the interrupt on to all ranks; once more kills them");
+                        self.output.print_message(
+                            "passing the interrupt on to all ranks; once more kills them",
+                        );
                     }
                     self.signal_ranks(signal);
                     self.signal_ranks(libc::SIGCONT);

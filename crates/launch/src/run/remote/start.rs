@@ -60,7 +60,7 @@ impl Job<'_> {
         if self.options.verbose {
             let shown: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
             self.output
-                .say(&format!("host {host}: {}", shown.join(" ")));
+                .print_message(&format!("host {host}: {}", shown.join(" ")));
         }
         let mask = self.signals.original_mask;
         let unblock = move || {
