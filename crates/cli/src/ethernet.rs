@@ -138,6 +138,7 @@ pub fn run(options: &Options) -> Result<u8, String> {
             "--mtu {mtu}: it can be {MTU_MIN} to {mtu_max} bytes"
         ));
     }
+    namespace::check_capabilities()?;
     for node in 0..options.nodes {
         let name = options.namespace(node);
         if Namespace::exists(&name) {

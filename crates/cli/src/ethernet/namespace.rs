@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{CapabilitySet, UnshareFlags};
 
 /// Where `ip netns` keeps the names.
 const FOLDER: &str = "/run/netns";
@@ -19,6 +19,23 @@ const FOLDER: &str = "/run/netns";
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the system has to end processes that are killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Checks that this process may make namespaces and interfaces.
+///
+/// # Errors
+/// It may not.
+pub fn check_capabilities() -> Result<(), String> {
+    let needed = CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN;
+    let held = rustix::thread::capabilities(None).map_err(|e| format!("capabilities: {e}"))?;
+    match held.effective.contains(needed) {
+        true => Ok(()),
+        false => Err(
+            "network namespaces need root (CAP_NET_ADMIN and CAP_SYS_ADMIN): sudo ferry \
+                      ethernet ..."
+                .into(),
+        ),
+    }
+}
 
 /// A network namespace with a name. Both go with this value, and with them all processes that are
 /// left in it.
@@ -51,8 +68,8 @@ impl Namespace {
         // before; only its network is its own from here on.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|e| {
             format!(
-                "a network namespace was refused: {e}; this needs root (CAP_SYS_ADMIN and \
-                 CAP_NET_ADMIN)"
+                "a network namespace was refused: {e}; this needs root (CAP_SYS_ADMIN), and a \
+                 kernel with network namespaces"
             )
         })?;
         let own = "/proc/thread-self/ns/net";

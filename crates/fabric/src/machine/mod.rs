@@ -14,6 +14,7 @@ use crate::driver::Driver;
 use crate::ethernet::FrameChannel;
 use crate::kernel::{ModelSegment, Rank};
 use crate::platform::Platform;
+use crate::rapidio::MxLevel;
 use crate::report::{Job, Outcome};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,15 @@ impl Machine {
     /// The channel for Ethernet frames of rank `me`'s card. `None`: the card has none.
     pub fn frame_channel(&self, me: Rank) -> Option<Box<dyn FrameChannel>> {
         self.nic.kind().frame_channel(&self.platform, me)
+    }
+
+    /// The MX level of rank `me`'s driver, for programs that use it without MPI. `None`: there is
+    /// none.
+    pub fn mx_level(&self, me: Rank) -> Option<MxLevel> {
+        match &self.nic {
+            Nic::Rapidio(figures) => Some(figures.mx_level(&self.platform, me)),
+            _ => None,
+        }
     }
 
     /// Runs the hardware for the ranks that join `segment`, until it is closed. `on_deadlock` is

@@ -6,21 +6,38 @@
 //! - [`command`]: what driver and card say to each other.
 //! - [`card`]: segments, letters, queues, doorbells, NREAD and NWRITE, refusals, the checker.
 //! - [`driver`]: the software, in the paper's levels.
+//! - [`ethernet`]: frames over the control level, beside MPI's messages.
 
 pub mod card;
 pub mod command;
 pub mod driver;
+pub mod ethernet;
 pub mod figures;
 
 pub use figures::Figures;
 
 use crate::card_kind::CardKind;
 use crate::driver::Driver;
+use crate::ethernet::FrameChannel;
 use crate::kernel::Rank;
 use crate::platform::Platform;
 use crate::report::{Job, Outcome};
 use card::Cards;
+use driver::levels;
+use driver::lower::LowerLevel;
 use driver::mpi::RapidioDriver;
+use driver::mx::Mx;
+use ethernet::Frames;
+
+/// The MX level of a node's driver.
+pub type MxLevel = Mx<LowerLevel>;
+
+impl Figures {
+    /// The MX level of rank `me`, for programs that use it without MPI.
+    pub fn mx_level(&self, platform: &Platform, me: Rank) -> MxLevel {
+        levels::mx_level(platform, self, me, self.small.value.0 as usize)
+    }
+}
 
 impl CardKind for Figures {
     fn meanings(&self) -> &'static [(&'static str, &'static str)] {
@@ -37,6 +54,10 @@ impl CardKind for Figures {
 
     fn driver(&self, platform: &Platform, me: Rank) -> Box<dyn Driver> {
         Box::new(RapidioDriver::new(platform, self, me))
+    }
+
+    fn frame_channel(&self, platform: &Platform, me: Rank) -> Option<Box<dyn FrameChannel>> {
+        Some(Box::new(Frames::new(platform, self, me)))
     }
 
     fn run(&self, job: Job<'_>) -> Result<Outcome, String> {

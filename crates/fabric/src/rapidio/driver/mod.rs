@@ -4,9 +4,11 @@
 //! - [`physical`]: the node's physical memory.
 //! - [`control`]: the control level.
 //! - [`mx`]: the MX level.
+//! - [`levels`]: the levels of a node, one on the other.
 //! - [`mpi`]: MPI's driver on the MX level.
 
 pub mod control;
+pub mod levels;
 pub mod lower;
 pub mod mpi;
 pub mod mx;

@@ -6,9 +6,10 @@
 //! dedicated queue, and the CTS carries the mailbox. While no queue is free the CTS goes without
 //! one, and MX sends the mailbox later.
 
-use super::control::{ControlCosts, ControlLevel, UserMemory};
+use super::control::UserMemory;
+use super::levels;
 use super::lower::LowerLevel;
-use super::mx::{Address, Endpoint, Grant, Match, Mx, MxCosts, Request};
+use super::mx::{Address, Endpoint, Grant, Match, Mx, Request};
 use crate::driver::{Body, Driver, Expected, Limits, Malformed, Upcall, deliver_stream};
 use crate::kernel::{Client, Rank};
 use crate::platform::{Cpu, Platform};
@@ -92,19 +93,8 @@ pub struct RapidioDriver {
 impl RapidioDriver {
     /// The driver of rank `me`.
     pub fn new(platform: &Platform, f: &Figures, me: Rank) -> RapidioDriver {
-        let costs = ControlCosts {
-            call: f.instructions(&f.instructions_control),
-            page: f.instructions(&f.instructions_page),
-            copy: platform.cpu.copy.value,
-        };
-        let control = ControlLevel::new(LowerLevel::new(f), me, costs);
         let eager_max = f.small.value.0 as usize;
-        let costs = MxCosts {
-            call: f.instructions(&f.instructions_mx),
-            poll: f.instructions(&f.instructions_poll),
-            eager_max: eager_max + PACKET_HEAD_MAX_BYTES,
-        };
-        let mut mx = Mx::new(control, costs);
+        let mut mx = levels::mx_level(platform, f, me, eager_max + PACKET_HEAD_MAX_BYTES);
         RapidioDriver {
             endpoint: mx.open_first(),
             cpu: platform.cpu.clone(),

@@ -25,7 +25,7 @@ mod header;
 mod transfer;
 
 pub use buffer::{Cut, PAGE_BYTES, UserMemory};
-pub use header::{DATUM_MAX_BYTES, DataType};
+pub use header::{DATUM_MAX_BYTES, DataType, HEADER_BYTES};
 
 use super::lower::{Host, Lower, LowerEvent, LowerLimits};
 use super::physical::Registration;
@@ -36,7 +36,7 @@ use crate::time::{Rate, Time};
 use assembly::Assembly;
 use assignment::Assignment;
 use buffer::Buffer;
-use header::{HEADER_BYTES, Header, SEGMENT_BYTES};
+use header::{Header, SEGMENT_BYTES};
 use std::collections::{HashMap, VecDeque};
 use transfer::Transfer;
 
