@@ -89,7 +89,7 @@ venv() {
 ferry_prefix() {
     need_cargo
     PREFIX=${FERRY_PREFIX:-$CARGO_TARGET_DIR/prefix}
-    (cd "$ROOT" && cargo build -q --release -p ferry-abi -p ferry-cli) ||
+    (cd "$ROOT" && cargo build -q --release -p ferry-abi -p ferry-cli -p ferry-mx) ||
         die "Ferry does not build."
     "$CARGO_TARGET_DIR/release/ferry" install --prefix "$PREFIX" >/dev/null
 }

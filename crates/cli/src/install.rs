@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! bin/       ferry mpiexec mpicc; mpirun, mpicxx, mpifort and so on as links
-//! include/   mpi.h
-//! lib/       libmpi_abi.so.1, libmpi_abi.so
+//! include/   mpi.h ferry_mx.h
+//! lib/       libmpi_abi.so.1, libmpi_abi.so; libferry_mx.so.0, libferry_mx.so if it was built
 //! lib/ferry/ libmpi_abi.so.1, alone in its folder, for mpiexec; installed, the list of all files
-//! lib/pkgconfig/  ferry.pc mpi_abi.pc mpi.pc mpi-c.pc mpi-cxx.pc mpi-fort.pc
+//! lib/pkgconfig/  ferry.pc mpi_abi.pc mpi.pc mpi-c.pc mpi-cxx.pc mpi-fort.pc ferry_mx.pc
 //! share/man/man1/ manual pages
 //! share/bash-completion/completions/, share/zsh/site-functions/,
 //! share/fish/vendor_completions.d/    completions
@@ -41,6 +41,9 @@ const LINKS: [(&str, &str); 12] = [
     ("mpif95", "mpicc"),
     ("mpifc", "mpicc"),
 ];
+
+/// The header of `libferry_mx.so`.
+const MX_HEADER: &str = include_str!("../../mx/include/ferry_mx.h");
 
 /// Installs from the folder `from`, where cargo has put its products, to `prefix`. What is there
 /// already is replaced in one step each, so that programs running on it are not disturbed. Returns
@@ -83,6 +86,14 @@ pub fn install(from: &Path, prefix: &Path) -> Result<Vec<PathBuf>, String> {
     {
         let text = pkg_config::file(name);
         put(&format!("lib/pkgconfig/{name}.pc"), Content::Text(&text))?;
+    }
+    let mx = from.join("libferry_mx.so");
+    if mx.exists() {
+        put("lib/libferry_mx.so.0", Content::Copy(&mx, 0o755))?;
+        put("lib/libferry_mx.so", Content::Link("libferry_mx.so.0"))?;
+        put("include/ferry_mx.h", Content::Text(MX_HEADER))?;
+        let text = pkg_config::mx_file();
+        put("lib/pkgconfig/ferry_mx.pc", Content::Text(&text))?;
     }
     for page in manual::pages() {
         put(&page.path, page.content())?;

@@ -9,6 +9,24 @@ pub const NAMES: [&str; 5] = ["ferry", "mpi_abi", "mpi", "mpi-c", "mpi-cxx"];
 /// back in its path.
 pub const FORTRAN_NAME: &str = "mpi-fort";
 
+/// The file of the MX library.
+pub fn mx_file() -> String {
+    let (url, version) = (env!("CARGO_PKG_REPOSITORY"), env!("CARGO_PKG_VERSION"));
+    format!(
+        "prefix=${{pcfiledir}}/../..
+includedir=${{prefix}}/include
+libdir=${{prefix}}/lib
+
+Name: ferry_mx
+Description: Message passing by match bits on Ferry's modelled machines, after Myrinet Express
+URL: {url}
+Version: {version}
+Cflags: -I${{includedir}}
+Libs: -L${{libdir}} -Wl,-rpath,${{libdir}} -Wl,--enable-new-dtags -lferry_mx
+"
+    )
+}
+
 /// A file that finds its prefix from its own place.
 pub fn file(name: &str) -> String {
     let (url, version) = (env!("CARGO_PKG_REPOSITORY"), env!("CARGO_PKG_VERSION"));

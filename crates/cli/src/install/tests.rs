@@ -13,7 +13,13 @@ impl Scratch {
         let top = std::env::temp_dir().join(format!("ferry-{name}-{}", std::process::id()));
         let from = top.join("from");
         fs::create_dir_all(&from).unwrap();
-        for product in ["libmpi_abi.so", "mpiexec", "mpicc", "ferry"] {
+        for product in [
+            "libmpi_abi.so",
+            "libferry_mx.so",
+            "mpiexec",
+            "mpicc",
+            "ferry",
+        ] {
             fs::write(from.join(product), product).unwrap();
         }
         Scratch(top)
@@ -65,12 +71,20 @@ fn an_installation_is_whole_and_can_be_repeated() {
     assert_eq!(read("lib/ferry/libmpi_abi.so.1"), "libmpi_abi.so");
     assert!(read("include/mpi.h").contains("MPI_Init"));
     assert!(read("lib/pkgconfig/mpi-c.pc").contains("-lmpi_abi"));
+    assert_eq!(read("lib/libferry_mx.so"), "libferry_mx.so");
+    assert!(read("include/ferry_mx.h").contains("mx_isend"));
+    assert!(read("lib/pkgconfig/ferry_mx.pc").contains("-lferry_mx"));
     assert!(read("lib/pkgconfig/mpi-fort.pc").contains("ferry-has-no-fortran-yet"));
     let unfinished = |f: &PathBuf| f.to_string_lossy().contains(".new");
     assert!(!tree(&prefix).iter().any(unfinished));
     fs::remove_file(from.join("mpicc")).unwrap();
     let error = install(&from, &prefix).unwrap_err();
     assert!(error.contains("mpicc does not exist"));
+    // The MX library was not built this time: what the last installation had of it goes.
+    fs::write(from.join("mpicc"), "mpicc").unwrap();
+    fs::remove_file(from.join("libferry_mx.so")).unwrap();
+    install(&from, &prefix).unwrap();
+    assert!(!prefix.join("include/ferry_mx.h").exists());
 }
 
 #[test]

@@ -1,0 +1,326 @@
+//! Calls that send, receive, wait and look.
+#![allow(clippy::missing_safety_doc, reason = "the same for all: see `calls`")]
+
+use super::{get, on_node, put};
+use crate::abi::{EndpointAddress, EndpointHandle, RequestHandle, Segment, Status};
+use crate::error::Error;
+use crate::node::{Found, Kind, from_pointer, to_pointer};
+use ferry_fabric::rapidio::driver::mx::Match;
+use std::ffi::{c_int, c_void};
+
+unsafe fn segments<'a>(at: *const Segment, count: u32) -> Result<&'a [Segment], Error> {
+    match (at.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Error::BadSegments("it is NULL")),
+        // SAFETY: the caller's promise.
+        _ => Ok(unsafe { std::slice::from_raw_parts(at, count as usize) }),
+    }
+}
+
+fn wanted(bits: u64, mask: u64) -> Result<Match, Error> {
+    if bits & !mask != 0 {
+        return Err(Error::BadMatchMask);
+    }
+    Ok(Match { bits, mask })
+}
+
+/// Writes what was found, and whether something was.
+unsafe fn put_found(
+    found: Option<Found>,
+    status: *mut Status,
+    result: *mut u32,
+) -> Result<bool, Error> {
+    // SAFETY: the caller's promise.
+    unsafe { put(result, u32::from(found.is_some()), "result") }?;
+    let Some(found) = found else {
+        return Ok(false);
+    };
+    let filled = Status {
+        code: found.code,
+        source: EndpointAddress::new(found.status.peer),
+        match_info: found.status.bits,
+        message_bytes: found.status.message_bytes as u32,
+        transferred_bytes: found.status.bytes as u32,
+        context: std::ptr::with_exposed_provenance_mut(found.context),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { put(status, filled, "status") }?;
+    Ok(true)
+}
+
+/// A send of either kind.
+#[allow(clippy::too_many_arguments, reason = "those of the call")]
+unsafe fn send(
+    call: &str,
+    kind: Kind,
+    endpoint: EndpointHandle,
+    list: *const Segment,
+    count: u32,
+    to: EndpointAddress,
+    bits: u64,
+    context: *mut c_void,
+    request: *mut RequestHandle,
+) -> c_int {
+    on_node(call, |node| {
+        if request.is_null() {
+            return Err(Error::BadArgument("request is NULL".into()));
+        }
+        let context = context.expose_provenance();
+        // SAFETY: the program's promise.
+        unsafe {
+            let list = segments(list, count)?;
+            let handle = node.send(kind, from_pointer(endpoint), list, to, bits, context)?;
+            put(request, to_pointer(handle), "request")
+        }
+    })
+}
+
+/// `mx_isend`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_isend(
+    endpoint: EndpointHandle,
+    list: *const Segment,
+    count: u32,
+    to: EndpointAddress,
+    bits: u64,
+    context: *mut c_void,
+    request: *mut RequestHandle,
+) -> c_int {
+    let kind = Kind::Send;
+    // SAFETY: the program's promise.
+    unsafe {
+        send(
+            "mx_isend", kind, endpoint, list, count, to, bits, context, request,
+        )
+    }
+}
+
+/// `mx_issend`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_issend(
+    endpoint: EndpointHandle,
+    list: *const Segment,
+    count: u32,
+    to: EndpointAddress,
+    bits: u64,
+    context: *mut c_void,
+    request: *mut RequestHandle,
+) -> c_int {
+    let kind = Kind::SyncSend;
+    // SAFETY: the program's promise.
+    unsafe {
+        send(
+            "mx_issend",
+            kind,
+            endpoint,
+            list,
+            count,
+            to,
+            bits,
+            context,
+            request,
+        )
+    }
+}
+
+/// `mx_irecv`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_irecv(
+    endpoint: EndpointHandle,
+    list: *const Segment,
+    count: u32,
+    bits: u64,
+    mask: u64,
+    context: *mut c_void,
+    request: *mut RequestHandle,
+) -> c_int {
+    on_node("mx_irecv", |node| {
+        if request.is_null() {
+            return Err(Error::BadArgument("request is NULL".into()));
+        }
+        let (wanted, context) = (wanted(bits, mask)?, context.expose_provenance());
+        // SAFETY: the program's promise.
+        unsafe {
+            let list = segments(list, count)?;
+            let handle = node.receive(from_pointer(endpoint), list, wanted, context)?;
+            put(request, to_pointer(handle), "request")
+        }
+    })
+}
+
+/// `mx_cancel`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_cancel(
+    endpoint: EndpointHandle,
+    request: *mut RequestHandle,
+    result: *mut u32,
+) -> c_int {
+    on_node("mx_cancel", |node| {
+        // SAFETY: the program's promise.
+        unsafe {
+            let handle = from_pointer(get(request, "request")?);
+            let cancelled = node.cancel(from_pointer(endpoint), handle)?;
+            put(result, u32::from(cancelled), "result")
+        }
+    })
+}
+
+/// `mx_forget`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_forget(endpoint: EndpointHandle, request: *mut RequestHandle) -> c_int {
+    on_node("mx_forget", |node| {
+        // SAFETY: the program's promise.
+        let handle = from_pointer(unsafe { get(request, "request") }?);
+        node.forget_request(from_pointer(endpoint), handle)
+    })
+}
+
+/// Waits for a request.
+unsafe fn wait(
+    call: &str,
+    endpoint: EndpointHandle,
+    request: *mut RequestHandle,
+    timeout: u32,
+    status: *mut Status,
+    result: *mut u32,
+) -> c_int {
+    on_node(call, |node| {
+        // SAFETY: the program's promise.
+        unsafe {
+            let handle = from_pointer(get(request, "request")?);
+            let found = node.wait(from_pointer(endpoint), handle, timeout)?;
+            put_found(found, status, result).map(drop)
+        }
+    })
+}
+
+/// `mx_test`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_test(
+    endpoint: EndpointHandle,
+    request: *mut RequestHandle,
+    status: *mut Status,
+    result: *mut u32,
+) -> c_int {
+    // SAFETY: the program's promise.
+    unsafe { wait("mx_test", endpoint, request, 0, status, result) }
+}
+
+/// `mx_wait`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_wait(
+    endpoint: EndpointHandle,
+    request: *mut RequestHandle,
+    timeout: u32,
+    status: *mut Status,
+    result: *mut u32,
+) -> c_int {
+    // SAFETY: the program's promise.
+    unsafe { wait("mx_wait", endpoint, request, timeout, status, result) }
+}
+
+/// Waits for any request.
+unsafe fn wait_any(
+    call: &str,
+    endpoint: EndpointHandle,
+    timeout: u32,
+    (bits, mask): (u64, u64),
+    status: *mut Status,
+    result: *mut u32,
+) -> c_int {
+    on_node(call, |node| {
+        let wanted = wanted(bits, mask)?;
+        let found = node.wait_any(from_pointer(endpoint), wanted, timeout)?;
+        // SAFETY: the program's promise.
+        unsafe { put_found(found, status, result) }.map(drop)
+    })
+}
+
+/// `mx_test_any`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_test_any(
+    endpoint: EndpointHandle,
+    bits: u64,
+    mask: u64,
+    status: *mut Status,
+    result: *mut u32,
+) -> c_int {
+    // SAFETY: the program's promise.
+    unsafe { wait_any("mx_test_any", endpoint, 0, (bits, mask), status, result) }
+}
+
+/// `mx_wait_any`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_wait_any(
+    endpoint: EndpointHandle,
+    timeout: u32,
+    bits: u64,
+    mask: u64,
+    status: *mut Status,
+    result: *mut u32,
+) -> c_int {
+    let wanted = (bits, mask);
+    // SAFETY: the program's promise.
+    unsafe { wait_any("mx_wait_any", endpoint, timeout, wanted, status, result) }
+}
+
+/// Waits for a message that no receive has taken.
+unsafe fn probe(
+    call: &str,
+    endpoint: EndpointHandle,
+    timeout: u32,
+    (bits, mask): (u64, u64),
+    status: *mut Status,
+    result: *mut u32,
+) -> c_int {
+    on_node(call, |node| {
+        let wanted = wanted(bits, mask)?;
+        let found = node.probe(from_pointer(endpoint), wanted, timeout)?;
+        // SAFETY: the program's promise.
+        unsafe { put_found(found, status, result) }.map(drop)
+    })
+}
+
+/// `mx_iprobe`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_iprobe(
+    endpoint: EndpointHandle,
+    bits: u64,
+    mask: u64,
+    status: *mut Status,
+    result: *mut u32,
+) -> c_int {
+    // SAFETY: the program's promise.
+    unsafe { probe("mx_iprobe", endpoint, 0, (bits, mask), status, result) }
+}
+
+/// `mx_probe`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_probe(
+    endpoint: EndpointHandle,
+    timeout: u32,
+    bits: u64,
+    mask: u64,
+    status: *mut Status,
+    result: *mut u32,
+) -> c_int {
+    let wanted = (bits, mask);
+    // SAFETY: the program's promise.
+    unsafe { probe("mx_probe", endpoint, timeout, wanted, status, result) }
+}
+
+/// `mx_context`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mx_context(
+    request: *mut RequestHandle,
+    context: *mut *mut c_void,
+) -> c_int {
+    on_node("mx_context", |node| {
+        // SAFETY: the program's promise.
+        unsafe {
+            let found = node.context(from_pointer(get(request, "request")?))?;
+            let pointer = std::ptr::with_exposed_provenance_mut(found);
+            put(context, pointer, "context")
+        }
+    })
+}
