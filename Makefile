@@ -29,7 +29,7 @@ bench-overlap: ## measure the overlap of blocking collectives on shaped links
 	@bench/overlap/run kernels
 	@bench/overlap/run plots
 
-bench-tipc: ## measure TIPC beside TCP between two guests; writes docs/performance-tipc.md
+bench-tipc: ## count TIPC beside TCP in a guest; writes docs/performance-tipc.md
 	@scripts/bench-tipc
 
 papers: ## repeat the papers' measurements on modelled machines; writes docs/papers.md

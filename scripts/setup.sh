@@ -1,6 +1,6 @@
 # Sourced by the other scripts: finds or installs what they need, and says in one line what it
 # cannot get. Sets ROOT, CACHE and CARGO_TARGET_DIR. Defines install_packages, need_compilers,
-# need_cargo, need_python, need_guests, venv and ferry_prefix.
+# need_cargo, need_python, need_guests, need_counted_guest, venv and ferry_prefix.
 
 set -eu
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
@@ -61,12 +61,34 @@ need_python() {
     [ -e "$headers/Python.h" ] || install_packages python3-dev
 }
 
-# Kernels with TIPC and what sets it up, for tests/tipc and bench/tipc.
+# Kernels with TIPC and what sets it up, for tests/tipc.
 need_guests() {
     PATH=$PATH:/usr/sbin:/sbin
     export PATH
     { command -v linux.uml && command -v tipc && command -v tc; } >/dev/null 2>&1 ||
         install_packages user-mode-linux iproute2
+}
+
+# What bench/tipc boots: QEMU, tools for the guest, and Debian's kernel, unpacked in the cache.
+need_counted_guest() {
+    PATH=$PATH:/usr/sbin:/sbin
+    export PATH
+    for program in qemu-system-x86_64 busybox tipc tc ethtool dpkg; do
+        command -v "$program" >/dev/null || {
+            install_packages qemu-system-x86 busybox-static iproute2 ethtool
+            break
+        }
+    done
+    if ! ls "$CACHE"/kernel/boot/vmlinuz-* >/dev/null 2>&1; then
+        kernel=$(apt-cache depends linux-image-amd64 |
+            sed -n 's/.*Depends: *\(linux-image-[0-9][^ ]*\)$/\1/p' | head -n 1)
+        [ -n "$kernel" ] ||
+            die "apt knows no linux-image-amd64; as root type: apt-get update"
+        (cd "$CACHE" && rm -f linux-image-*.deb && apt-get download "$kernel" &&
+            rm -rf kernel && dpkg-deb -x linux-image-*.deb kernel && rm linux-image-*.deb) \
+            >"$CACHE/kernel.log" 2>&1 ||
+            die "The package $kernel does not come or does not unpack; see $CACHE/kernel.log"
+    fi
 }
 
 # venv NAME PACKAGE...: a virtual environment under the cache with these packages. Prints its
