@@ -4,6 +4,7 @@ use super::*;
 use crate::kernel::{ModelSegment, Server};
 use crate::machine::{self, Nic};
 use crate::rapidio::card::Cards;
+use proptest::prelude::*;
 
 #[derive(Default)]
 struct Received {
@@ -84,30 +85,43 @@ impl Node {
         self.driver.before_cts(&mut self.c, from, &what);
         self.send(from, CTS, head, &[]);
     }
-    /// Sends a large message that was asked for, from one run or in parts.
-    fn send_large(&mut self, to: Rank, head: &[u8], body: &[u8], in_parts: bool) {
-        let mut done = 0;
+    /// Sends large messages that were asked for, side by side, as the device does.
+    fn send_large(&mut self, mut bodies: Vec<Large<'_>>) {
         self.again(|n| {
-            while done < body.len() {
-                let rest = &body[done..];
-                if in_parts {
-                    let part = Body::Bytes(&rest[..rest.len().min(3000)]);
-                    let bytes = part.len();
-                    if !n.driver.send(&mut n.c, to, DATA, head, part) {
-                        return false;
-                    }
-                    done += bytes;
-                    continue;
-                }
-                let taken = n.driver.stream(&mut n.c, to, DATA, head, rest);
-                if taken == 0 {
-                    return false;
-                }
-                done += taken;
-            }
-            true
+            bodies.retain_mut(|large| !n.send_some(large));
+            bodies.is_empty()
         });
     }
+    /// Sends what there is room for of a large message. Returns whether that is all.
+    fn send_some(&mut self, large: &mut Large<'_>) -> bool {
+        while !large.rest.is_empty() {
+            let taken = if large.in_parts {
+                let part = Body::Bytes(&large.rest[..large.rest.len().min(3000)]);
+                let bytes = part.len();
+                let (driver, c) = (&mut self.driver, &mut self.c);
+                match driver.send(c, large.to, DATA, &large.head, part) {
+                    true => bytes,
+                    false => 0,
+                }
+            } else {
+                let (driver, c) = (&mut self.driver, &mut self.c);
+                driver.stream(c, large.to, DATA, &large.head, large.rest)
+            };
+            if taken == 0 {
+                return false;
+            }
+            large.rest = &large.rest[taken..];
+        }
+        true
+    }
+}
+
+/// A large message that is being sent, from one run or in parts.
+struct Large<'a> {
+    to: Rank,
+    head: Vec<u8>,
+    rest: &'a [u8],
+    in_parts: bool,
 }
 
 /// Runs a job on the machine with some of its figures changed. Returns virtual time at the end.
@@ -123,7 +137,15 @@ fn job(ranks: u32, change: impl Fn(&mut Figures) + Sync, body: impl Fn(&mut Node
     let cards = Cards::new(platform, figures, ranks, true);
     let server = Server::new(segment.clone(), cards, None);
     std::thread::scope(|s| {
-        let running = s.spawn(|| server.run(|now| panic!("stuck at {now}")));
+        let running = s.spawn(|| {
+            let ended = server.run(|now| panic!("stuck at {now}"));
+            if let Some(what) = &ended.failure {
+                // The ranks would wait for ever.
+                eprintln!("{what}");
+                std::process::abort();
+            }
+            ended
+        });
         let all: Vec<_> = (0..ranks)
             .map(|me| {
                 let (segment, body) = (segment.clone(), &body);
@@ -184,7 +206,12 @@ fn messages_and_large_bodies_arrive() {
                         n.send(1, SMALL, b"small", &small);
                         n.send(1, RTS, b"", &[]);
                         assert_eq!(n.receive(1, CTS), b"head");
-                        n.send_large(1, b"head", &large, parts);
+                        n.send_large(vec![Large {
+                            to: 1,
+                            head: b"head".to_vec(),
+                            rest: &large,
+                            in_parts: parts,
+                        }]);
                         continue;
                     }
                     assert_eq!(n.receive(0, SMALL)[5..], small);
@@ -224,7 +251,12 @@ fn aligned_bodies_are_faster() {
                     at_offset(&mut memory, 1 << 18, if n.c.me() == 0 { offset } else { 0 });
                 if n.c.me() == 0 {
                     assert_eq!(n.receive(1, CTS), b"head");
-                    n.send_large(1, b"head", memory, false);
+                    n.send_large(vec![Large {
+                        to: 1,
+                        head: b"head".to_vec(),
+                        rest: memory,
+                        in_parts: false,
+                    }]);
                 } else {
                     n.ask(0, b"head", 1 << 18, Some(memory));
                     n.again(|n| !n.received.placed.is_empty());
@@ -235,6 +267,80 @@ fn aligned_bodies_are_faster() {
     let (aligned, shifted) = (time(0), time(8));
     assert!(aligned < shifted, "{aligned}, and with copies {shifted}");
     assert_eq!(aligned, time(0), "a run can be repeated");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    /// All to all, on few queues, mailboxes and buffers, with segments refused at random.
+    #[test]
+    fn nothing_is_lost_under_refusals(
+        queues in 1u32..4,
+        mailboxes in 2u32..4,
+        general in 4u32..8,
+        sends in 1u32..6,
+        list in 1u32..8,
+        refuse in 0.0f64..0.5,
+        small in prop::collection::vec(0usize..3000, 0..12),
+        large in prop::collection::vec((1usize..50_000, 0usize..4096, any::<bool>()), 0..6),
+    ) {
+        let change = |f: &mut Figures| {
+            f.queues.value.0 = queues;
+            f.mailboxes.value.0 = mailboxes;
+            f.general.value.0 = general;
+            f.sends.value.0 = sends;
+            f.list.value.0 = list;
+            f.refuse = Some(refuse);
+        };
+        job(3, change, |n| {
+            let me = n.c.me();
+            let others: Vec<_> = (0..3).filter(|o| *o != me).collect();
+            for (i, &len) in small.iter().enumerate() {
+                for &to in &others {
+                    n.send(to, SMALL, b"x", &bytes_of(len, i));
+                }
+            }
+            // All receives are asked for at once, so that requests for queues are postponed.
+            let mut targets: Vec<_> = others.iter().map(|_| vec![Vec::new(); large.len()]).collect();
+            for (&from, targets) in others.iter().zip(&mut targets) {
+                for (i, (&(len, offset, placed), memory)) in large.iter().zip(targets).enumerate() {
+                    let target = at_offset(memory, len, offset);
+                    n.ask(from, &[i as u8, from as u8, me as u8], len, placed.then_some(target));
+                }
+            }
+            let mut sources = vec![Vec::new(); large.len() * others.len()];
+            let mut bodies = Vec::new();
+            for (n_source, memory) in sources.iter_mut().enumerate() {
+                let (i, to) = (n_source / others.len(), others[n_source % others.len()]);
+                let (len, offset, _) = large[i];
+                let head = n.receive(to, CTS);
+                assert_eq!(head, [i as u8, me as u8, to as u8]);
+                // Every other one lies as its target does.
+                let rest = at_offset(memory, len, if i % 2 == 0 { offset } else { 9 });
+                rest.copy_from_slice(&bytes_of(len, i + me as usize));
+                let in_parts = i % 3 == 2;
+                bodies.push(Large { to, head, rest, in_parts });
+            }
+            n.send_large(bodies);
+            for (&from, targets) in others.iter().zip(&mut targets) {
+                for (i, &len) in small.iter().enumerate() {
+                    assert_eq!(n.receive(from, SMALL)[1..], bytes_of(len, i));
+                }
+                for (i, (&(len, offset, placed), memory)) in large.iter().zip(targets).enumerate() {
+                    let head = vec![i as u8, from as u8, me as u8];
+                    let want = bytes_of(len, i + from as usize);
+                    if placed {
+                        n.again(|n| n.received.placed.get(&head) == Some(&len));
+                        assert!(*at_offset(memory, len, offset) == *want);
+                        let other = memory.iter().filter(|b| **b == 0xee).count();
+                        assert!(other >= 8192, "bytes around the memory were written");
+                    } else {
+                        n.again(|n| n.received.bodies.get(&head).is_some_and(|b| b.len() == len));
+                        assert!(n.received.bodies[&head] == want);
+                    }
+                }
+            }
+        });
+    }
 }
 
 #[test]
