@@ -14,9 +14,10 @@ mod nodes;
 mod supervisor;
 mod tap;
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -24,11 +25,12 @@ use std::time::{Duration, Instant};
 use ferry_fabric::ethernet::{Address, FRAME_HEAD_BYTES, FRAME_MAX_BYTES};
 use ferry_fabric::machine::{self, Machine};
 use ferry_launch::Signals;
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use namespace::Namespace;
 use nodes::{Nodes, Report};
-use tap::{Setup, Tap};
+use tap::Setup;
 
 /// Signals that end it, and the one that tells of the command's end.
 const SIGNALS: [libc::c_int; 5] = [
@@ -70,6 +72,10 @@ pub struct Options {
     /// Print at the end what nodes, cards and links did
     #[arg(long)]
     machine_report: bool,
+    /// Run this MPI program on the machine, a rank a node, in whose driver frames go beside its
+    /// messages. A word for a shell, with arguments
+    #[arg(long, value_name = "PROGRAM")]
+    mpi: Option<String>,
     /// Run this in the namespace of node 1, and end with it. Otherwise Ctrl-C ends it
     #[arg(last = true)]
     command: Vec<String>,
@@ -186,10 +192,10 @@ fn work(options: &Options, machine: &Machine, mtu: u32) -> Result<u8, String> {
     result
 }
 
-fn make_node(name: &str, setup: &Setup) -> Result<(Namespace, Tap), String> {
+fn make_node(name: &str, setup: &Setup) -> Result<(Namespace, File), String> {
     let namespace = Namespace::create(name)?;
     tap::bring_up("lo").map_err(|e| format!("bringing up lo in {name} was refused: {e}"))?;
-    Ok((namespace, Tap::create(setup)?))
+    Ok((namespace, tap::create(setup)?))
 }
 
 /// What an epoll event is about: a node, or one of these.
@@ -203,7 +209,7 @@ fn carry(
     mtu: u32,
     signals: &Signals,
     namespaces: &[Namespace],
-    taps: Vec<Tap>,
+    taps: Vec<File>,
 ) -> Result<u8, String> {
     let refused = |e: io::Error| format!("waiting for frames: {e}");
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| refused(e.into()))?;
@@ -212,60 +218,66 @@ fn carry(
         epoll::add(&epoll, fd.as_fd(), data, epoll::EventFlags::IN | more)
             .map_err(|e| refused(e.into()))
     };
-    for (node, tap) in (0..).zip(&taps) {
-        // Once for each frame that comes: the node takes all that there are.
-        add(tap, node, epoll::EventFlags::ET)?;
-    }
     add(signals.fd(), EVENT_SIGNAL, epoll::EventFlags::empty())?;
-    let nodes = Nodes::start(machine, taps, options.paced)?;
-    add(nodes.ended(), EVENT_NODES, epoll::EventFlags::empty())?;
-    let mut command = match options.command.split_first() {
-        Some((program, arguments)) => match start(program, arguments, &namespaces[0], signals) {
-            Ok(child) => Some(child),
-            Err(e) => {
-                eprintln!("ferry: {program} cannot be started: {e}");
-                return Ok(STATUS_NOT_STARTED);
-            }
-        },
-        None => {
-            introduce(options, machine, mtu).map_err(|e| format!("writing: {e}"))?;
+    let mut children = Vec::new();
+    let nodes = match &options.mpi {
+        Some(program) => {
+            let started = start_mpi(options, program, taps, signals);
+            children.push(started.map_err(|e| format!("mpiexec cannot be started: {e}"))?);
             None
         }
+        None => {
+            for (node, tap) in (0..).zip(&taps) {
+                // Once for each frame that comes: the node takes all that there are.
+                add(tap, node, epoll::EventFlags::ET)?;
+            }
+            let nodes = Nodes::start(machine, taps, options.paced)?;
+            add(nodes.ended(), EVENT_NODES, epoll::EventFlags::empty())?;
+            Some(nodes)
+        }
     };
-    let status = serve(&epoll, signals, &nodes, command.as_mut());
-    if let Some(child) = &mut command {
-        // It may have ended; it is waited for in any case.
-        let _ = child.kill();
-        let _ = child.wait();
+    match options.command.split_first() {
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            let namespace = namespaces[0].file().as_raw_fd();
+            match start(command, Some(namespace), Vec::new(), libc::SIGKILL, signals) {
+                Ok(child) => children.push(child),
+                Err(e) => {
+                    eprintln!("ferry: {program} cannot be started: {e}");
+                    end_children(&mut children);
+                    return Ok(STATUS_NOT_STARTED);
+                }
+            }
+        }
+        None => introduce(options, machine, mtu).map_err(|e| format!("writing: {e}"))?,
     }
+    let status = serve(&epoll, signals, nodes.as_ref(), &mut children);
+    end_children(&mut children);
     let status = status?;
-    let report = nodes.end()?;
-    if options.machine_report {
-        let text = used(options, &report) + &report.machine;
-        io::stderr().write_all(text.as_bytes()).map_err(refused)?;
+    if let Some(nodes) = nodes {
+        let report = nodes.end()?;
+        if options.machine_report {
+            let text = used(options, &report) + &report.machine;
+            io::stderr().write_all(text.as_bytes()).map_err(refused)?;
+        }
     }
     Ok(status)
 }
 
-/// Waits until the command ends, a signal comes, or the nodes cannot go on. Returns the exit
-/// status.
+/// Waits until one of the children ends, a signal comes, or the nodes cannot go on. Returns the
+/// exit status.
 fn serve(
     epoll: &OwnedFd,
     signals: &Signals,
-    nodes: &Nodes,
-    mut command: Option<&mut Child>,
+    nodes: Option<&Nodes>,
+    children: &mut [Child],
 ) -> Result<u8, String> {
     let mut events = Vec::with_capacity(64);
     let mut kill_at: Option<Instant> = None;
     loop {
         events.clear();
-        let limit = kill_at.map(|at| {
-            let left = at.saturating_duration_since(Instant::now());
-            Timespec {
-                tv_sec: left.as_secs() as i64,
-                tv_nsec: left.subsec_nanos().into(),
-            }
-        });
+        let limit = kill_at.map(time_left);
         match epoll::wait(
             epoll,
             rustix::buffer::spare_capacity(&mut events),
@@ -278,28 +290,59 @@ fn serve(
             return Ok(128 + libc::SIGKILL as u8);
         }
         for event in &events {
-            match event.data.u64() {
-                EVENT_SIGNAL => {}
-                EVENT_NODES => return Err(nodes.failure()),
-                node => nodes.interrupt(node as u32),
+            match (event.data.u64(), nodes) {
+                (EVENT_NODES, Some(nodes)) => return Err(nodes.failure()),
+                (node, Some(nodes)) if node < EVENT_SIGNAL => nodes.interrupt(node as u32),
+                _ => {}
             }
         }
         while let Some(signal) = signals.next() {
-            match (&mut command, signal) {
-                (Some(child), libc::SIGCHLD) => {
-                    if let Ok(Some(status)) = child.try_wait() {
-                        return Ok(code(status));
-                    }
+            if signal == libc::SIGCHLD {
+                let mut ends = children.iter_mut().filter_map(|c| c.try_wait().ok()?);
+                if let Some(status) = ends.next() {
+                    return Ok(code(status));
                 }
-                (None, libc::SIGCHLD) => {}
-                (None, _) => return Ok(0),
-                (Some(child), signal) => {
-                    // SAFETY: a plain system call; the child has not been waited for.
-                    unsafe { libc::kill(child.id() as i32, signal) };
-                    kill_at.get_or_insert(Instant::now() + COMMAND_TIMEOUT);
-                }
+            } else if children.is_empty() {
+                return Ok(0);
+            } else {
+                children.iter().for_each(|child| send(child, signal));
+                kill_at.get_or_insert(Instant::now() + COMMAND_TIMEOUT);
             }
         }
+    }
+}
+
+fn time_left(deadline: Instant) -> Timespec {
+    let left = deadline.saturating_duration_since(Instant::now());
+    Timespec {
+        tv_sec: left.as_secs() as i64,
+        tv_nsec: left.subsec_nanos().into(),
+    }
+}
+
+/// Sends a signal to a child that has not been waited for.
+fn send(child: &Child, signal: libc::c_int) {
+    // SAFETY: a plain system call; the number is the child's until it is waited for.
+    unsafe { libc::kill(child.id() as i32, signal) };
+}
+
+/// Ends the children that are left. Those that do not end when asked are killed.
+fn end_children(children: &mut [Child]) {
+    let deadline = Instant::now() + COMMAND_TIMEOUT;
+    for child in children {
+        if !matches!(child.try_wait(), Ok(None)) {
+            continue;
+        }
+        send(child, libc::SIGTERM);
+        let ended = Pid::from_raw(child.id() as i32)
+            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        if let Some(ended) = ended {
+            let mut fds = [PollFd::new(&ended, PollFlags::IN)];
+            let _ = poll(&mut fds, Some(&time_left(deadline)));
+        }
+        // It may have ended; it is waited for in any case.
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 
@@ -309,23 +352,51 @@ fn code(status: ExitStatus) -> u8 {
     status.code().or(signal).unwrap_or(1) as u8
 }
 
-/// Starts the command in a namespace. It ends with this process.
-fn start(
+/// Starts mpiexec with the interfaces of the nodes, a rank a node.
+fn start_mpi(
+    options: &Options,
     program: &str,
-    arguments: &[String],
-    namespace: &Namespace,
+    taps: Vec<File>,
     signals: &Signals,
 ) -> io::Result<Child> {
-    let (mask, fd) = (signals.original_mask, namespace.file().as_raw_fd());
-    let mut command = Command::new(program);
-    command.args(arguments);
-    // SAFETY: system calls only, on values that were copied in.
+    let beside = std::env::current_exe()?.with_file_name("mpiexec");
+    let mut command = Command::new(beside);
+    let fds: Vec<RawFd> = taps.iter().map(|tap| tap.as_raw_fd()).collect();
+    let numbers: Vec<String> = fds.iter().map(RawFd::to_string).collect();
+    command.args(["--machine", &options.machine]);
+    command.args(["--machine-interfaces", &numbers.join(",")]);
+    for (asked, option) in [
+        (options.paced, "--machine-paced"),
+        (options.machine_report, "--machine-report"),
+    ] {
+        command.args(asked.then_some(option));
+    }
+    command.args(["-n", &options.nodes.to_string()]);
+    command.args(["sh", "-c", &format!("exec {program}")]);
+    // Once it has started, the interfaces are its own.
+    start(command, None, fds, libc::SIGTERM, signals)
+}
+
+/// Starts a command in a namespace, with these descriptors. It gets a signal if this process ends.
+fn start(
+    mut command: Command,
+    namespace: Option<RawFd>,
+    fds: Vec<RawFd>,
+    at_end: libc::c_int,
+    signals: &Signals,
+) -> io::Result<Child> {
+    let mask = signals.original_mask;
+    let refused = io::Error::last_os_error;
+    // SAFETY: system calls only, on values that were moved in.
     unsafe {
         command.pre_exec(move || {
-            if libc::setns(fd, libc::CLONE_NEWNET) != 0 {
-                return Err(io::Error::last_os_error());
+            if namespace.is_some_and(|fd| libc::setns(fd, libc::CLONE_NEWNET) != 0) {
+                return Err(refused());
             }
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            if fds.iter().any(|fd| libc::fcntl(*fd, libc::F_SETFD, 0) != 0) {
+                return Err(refused());
+            }
+            libc::prctl(libc::PR_SET_PDEATHSIG, at_end);
             libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
             Ok(())
         });

@@ -2,6 +2,8 @@
 
 use crate::kernel::{Client, Rank};
 use crate::time::Time;
+use std::fs::File;
+use std::io::{Read, Write};
 
 /// Sizes that hold for each message of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +148,25 @@ pub fn deliver_stream(up: &mut dyn Upcall, from: Rank, message: u8, head: &[u8],
 #[error("rank {0} sent {1}")]
 pub struct Malformed(pub Rank, pub &'static str);
 
+/// A network interface of the host. Neither call blocks.
+pub trait Interface {
+    /// Takes the next frame that the host sends. Returns its bytes. `None`: there is none.
+    fn read(&mut self, frame: &mut [u8]) -> Option<usize>;
+    /// Gives the host a frame. Returns false if the host does not take it: the frame is lost.
+    fn write(&mut self, frame: &[u8]) -> bool;
+}
+
+/// The device file of a TAP device, which does not block.
+impl Interface for File {
+    fn read(&mut self, frame: &mut [u8]) -> Option<usize> {
+        // An error is that there is none, or that the interface is down.
+        Read::read(self, frame).ok()
+    }
+    fn write(&mut self, frame: &[u8]) -> bool {
+        Write::write(self, frame).is_ok_and(|n| n == frame.len())
+    }
+}
+
 /// The driver of a rank's card. It charges its work to the rank's clock. It blocks only for the
 /// model to catch up with that clock.
 pub trait Driver: Send {
@@ -174,6 +195,9 @@ pub trait Driver: Send {
     fn settle(&mut self, _c: &mut Client) -> bool {
         true
     }
+    /// Carries the frames of a network interface, too, beside the messages. The job has `ports` of
+    /// them. Each poll takes what the interface has. Only for cards that have a channel for frames.
+    fn set_interface(&mut self, _ports: u32, _interface: Box<dyn Interface + Send>) {}
     /// Memory on the card, if programs have any.
     fn memory(&self) -> Option<&dyn CardMemory> {
         None

@@ -129,6 +129,7 @@ pub(crate) fn join_through(number: RawFd) -> Result<JobContext, JobError> {
         rank_info.segment_len,
     )?;
     segment.machine = machine;
+    segment.interfaces.extend(fds);
     let status = segment
         .status(rank_info.local_rank)
         .ok_or_else(|| lost("its welcome contradicts the segment".into()))?;
@@ -142,8 +143,8 @@ pub(crate) fn join_through(number: RawFd) -> Result<JobContext, JobError> {
     })
 }
 
-/// Receives the packet and the descriptors that came with it: the segment, and the memory of a
-/// modelled machine.
+/// Receives the packet and the descriptors that came with it: the segment, the memory of a modelled
+/// machine, and a network interface on it.
 fn take_welcome(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Vec<OwnedFd>)> {
     loop {
         // The packet's length is asked first: it grows with the ranks of the node.

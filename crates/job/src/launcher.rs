@@ -114,10 +114,12 @@ impl NodeJob {
             key: self.info.key,
             nodes: self.info.nodes.clone(),
         };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let mut fds = vec![self.segment.fd.as_fd()];
         fds.extend(self.segment.machine.as_ref().map(|m| m.as_fd()));
+        let interface = self.segment.interfaces.get(local_rank as usize);
+        fds.extend(interface.map(|i| i.as_fd()));
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         sendmsg(
             &ours,

@@ -81,6 +81,9 @@ pub struct Segment {
     /// Memory that the ranks share with a modelled machine, if there is one. Mapped by
     /// ferry-fabric.
     pub machine: Option<OwnedFd>,
+    /// TAP devices whose frames cross the modelled machine beside MPI's messages: at the launcher
+    /// by local rank, at a rank its own. Empty: there are none.
+    pub interfaces: Vec<OwnedFd>,
     /// Each local rank's status.
     statuses: &'static [RankStatus],
 }
@@ -134,6 +137,7 @@ impl Segment {
             fd,
             layout,
             machine: None,
+            interfaces: Vec::new(),
             statuses,
         })
     }
@@ -171,6 +175,7 @@ impl Segment {
             fd,
             layout,
             machine: None,
+            interfaces: Vec::new(),
             statuses,
         })
     }

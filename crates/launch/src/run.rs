@@ -127,6 +127,7 @@ const EVENT_WRITABLE: u64 = 3 << 32;
 const EVENT_STDIN: u64 = 4 << 32;
 const EVENT_AGENT: u64 = 5 << 32;
 const EVENT_MODEL: u64 = 7 << 32;
+const EVENT_FRAME: u64 = 8 << 32;
 const EVENT_AGENT_WRITABLE: u64 = 6 << 32;
 const EVENT_KIND: u64 = !0 << 32;
 
@@ -337,6 +338,11 @@ impl<'a> Job<'a> {
                 }
                 EVENT_AGENT => self.read_agent(number),
                 EVENT_MODEL => self.read_model(),
+                EVENT_FRAME => {
+                    if let Some(modelled) = &self.modelled {
+                        modelled.interrupt(number);
+                    }
+                }
                 EVENT_STDIN => self.forward_stdin(),
                 // Writing is done by the next flush.
                 _ => {}

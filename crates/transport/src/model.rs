@@ -12,6 +12,7 @@ use ferry_fabric::machine::Machine;
 use ferry_fabric::platform::Compute;
 use ferry_fabric::{Client, ModelSegment, Time};
 use std::cell::Cell;
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -143,6 +144,12 @@ impl Model {
             factor,
             entry: machine.platform.cpu.clock.value,
         })
+    }
+
+    /// Carries the frames of a TAP device, too.
+    pub fn set_interface(&mut self, interface: OwnedFd) {
+        let interface = Box::new(File::from(interface));
+        self.driver.set_interface(self.size, interface);
     }
 
     /// Errors: it does not reach `peer`.

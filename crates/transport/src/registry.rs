@@ -108,7 +108,10 @@ fn open_these(
         is_virtual: false,
     };
     if let Some(machine) = segment.as_mut().and_then(|s| s.machine.take()) {
-        let transport = Model::open(machine, rank_info.rank, rank_info.size, concurrent)?;
+        let mut transport = Model::open(machine, rank_info.rank, rank_info.size, concurrent)?;
+        if let Some(interface) = segment.as_mut().and_then(|s| s.interfaces.pop()) {
+            transport.set_interface(interface);
+        }
         transports.others.push(Box::new(transport));
         transports.order.push(model::NAME);
         transports.is_virtual = true;

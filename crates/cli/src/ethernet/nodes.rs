@@ -1,5 +1,6 @@
 //! The nodes of the modelled machine: threads that carry frames, and the model's.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -11,8 +12,6 @@ use ferry_fabric::ethernet::{FrameChannel, Port, PortUse};
 use ferry_fabric::machine::{Machine, RunOptions};
 use ferry_fabric::{Client, ModelSegment, Outcome};
 use rustix::event::{EventfdFlags, eventfd};
-
-use super::tap::Tap;
 
 /// How long nodes and model have to end. They do so at once unless the host is very busy.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
@@ -64,7 +63,7 @@ impl Nodes {
     ///
     /// # Errors
     /// The system gives no memory, descriptor or thread.
-    pub fn start(machine: &Machine, taps: Vec<Tap>, paced: bool) -> Result<Nodes, String> {
+    pub fn start(machine: &Machine, taps: Vec<File>, paced: bool) -> Result<Nodes, String> {
         let count = taps.len() as u32;
         let segment = ModelSegment::create(count, machine.mapped_bytes(), &machine.encode())
             .map_err(|e| e.to_string())?;
@@ -176,19 +175,19 @@ impl Nodes {
 fn carry(
     segment: ModelSegment,
     node: u32,
-    channel: Box<dyn FrameChannel>,
-    mut tap: Tap,
+    mut channel: Box<dyn FrameChannel>,
+    mut tap: File,
     shared: &Shared,
 ) -> PortUse {
     let count = segment.ranks();
     let mut client = Client::join(segment, node);
-    let mut port = Port::new(node, count, channel);
+    let mut port = Port::new(node, count);
     while !shared.ending.load(Ordering::SeqCst) {
-        if let Err(malformed) = port.run(&mut client, &mut tap) {
+        if let Err(malformed) = port.run(&mut client, channel.as_mut(), &mut tap) {
             shared.fail(malformed.to_string());
             break;
         }
-        client.wait(port.poll_period());
+        client.wait(channel.poll_period());
     }
     client.leave();
     port.carried()

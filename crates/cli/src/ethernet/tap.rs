@@ -1,11 +1,11 @@
 //! TAP devices: network interfaces of the host whose frames a program carries.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use ferry_fabric::ethernet::{Address, Interface};
+use ferry_fabric::ethernet::Address;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
@@ -13,9 +13,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 pub const TUN_DEVICE: &str = "/dev/net/tun";
 /// The interface's name in its namespace.
 pub const INTERFACE: &str = "eth0";
-
-/// A TAP device. It goes with this value.
-pub struct Tap(File);
 
 /// How an interface is set up.
 pub struct Setup {
@@ -29,60 +26,43 @@ pub struct Setup {
     pub mtu: u32,
 }
 
-impl Tap {
-    /// Makes the interface in this thread's network namespace, and sets it up.
-    ///
-    /// # Errors
-    /// What was tried, and the system's answer.
-    pub fn create(setup: &Setup) -> Result<Tap, String> {
-        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = rustix::fs::open(TUN_DEVICE, flags, Mode::empty()).map_err(|e| {
-            format!(
-                "{TUN_DEVICE} cannot be opened: {e}; the kernel's module `tun` makes it (modprobe \
-                 tun), and a container must be given it (--device {TUN_DEVICE})"
-            )
-        })?;
-        let refused = |what: &str| {
-            let what = what.to_owned();
-            move |e: io::Error| format!("{what} of the TAP device was refused: {e}")
-        };
-        let kind = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
-        let mut request = Request::new(INTERFACE);
-        request.0.ifr_ifru.ifru_flags = kind;
-        request
-            .call(file.as_fd(), libc::TUNSETIFF)
-            .map_err(refused("making"))?;
-        let sockets = socket().map_err(|e| format!("no socket: {e}"))?;
-        let fd = sockets.as_fd();
-        let set = |request: &mut Request, number| request.call(fd, number);
-        let mut request = Request::new(INTERFACE);
-        request.0.ifr_ifru.ifru_hwaddr = hardware(setup.hardware);
-        set(&mut request, libc::SIOCSIFHWADDR).map_err(refused("the Ethernet address"))?;
-        request.0.ifr_ifru.ifru_mtu = setup.mtu as libc::c_int;
-        set(&mut request, libc::SIOCSIFMTU).map_err(refused("the MTU"))?;
-        request.0.ifr_ifru.ifru_addr = ip(setup.ip);
-        set(&mut request, libc::SIOCSIFADDR).map_err(refused("the IP address"))?;
-        request.0.ifr_ifru.ifru_netmask = ip(setup.mask);
-        set(&mut request, libc::SIOCSIFNETMASK).map_err(refused("the network mask"))?;
-        bring_up(INTERFACE).map_err(refused("bringing up"))?;
-        Ok(Tap(file.into()))
-    }
-}
-
-impl AsFd for Tap {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Interface for Tap {
-    fn read(&mut self, frame: &mut [u8]) -> Option<usize> {
-        // An error is that there is none, or that the interface is down.
-        self.0.read(frame).ok()
-    }
-    fn write(&mut self, frame: &[u8]) -> bool {
-        self.0.write(frame).is_ok_and(|n| n == frame.len())
-    }
+/// Makes an interface in this thread's network namespace, and sets it up. It goes with its device
+/// file.
+///
+/// # Errors
+/// What was tried, and the system's answer.
+pub fn create(setup: &Setup) -> Result<File, String> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(TUN_DEVICE, flags, Mode::empty()).map_err(|e| {
+        format!(
+            "{TUN_DEVICE} cannot be opened: {e}; the kernel's module `tun` makes it (modprobe \
+             tun), and a container must be given it (--device {TUN_DEVICE})"
+        )
+    })?;
+    let refused = |what: &str| {
+        let what = what.to_owned();
+        move |e: io::Error| format!("{what} of the TAP device was refused: {e}")
+    };
+    let kind = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    let mut request = Request::new(INTERFACE);
+    request.0.ifr_ifru.ifru_flags = kind;
+    request
+        .call(file.as_fd(), libc::TUNSETIFF)
+        .map_err(refused("making"))?;
+    let sockets = socket().map_err(|e| format!("no socket: {e}"))?;
+    let fd = sockets.as_fd();
+    let set = |request: &mut Request, number| request.call(fd, number);
+    let mut request = Request::new(INTERFACE);
+    request.0.ifr_ifru.ifru_hwaddr = hardware(setup.hardware);
+    set(&mut request, libc::SIOCSIFHWADDR).map_err(refused("the Ethernet address"))?;
+    request.0.ifr_ifru.ifru_mtu = setup.mtu as libc::c_int;
+    set(&mut request, libc::SIOCSIFMTU).map_err(refused("the MTU"))?;
+    request.0.ifr_ifru.ifru_addr = ip(setup.ip);
+    set(&mut request, libc::SIOCSIFADDR).map_err(refused("the IP address"))?;
+    request.0.ifr_ifru.ifru_netmask = ip(setup.mask);
+    set(&mut request, libc::SIOCSIFNETMASK).map_err(refused("the network mask"))?;
+    bring_up(INTERFACE).map_err(refused("bringing up"))?;
+    Ok(file.into())
 }
 
 /// Brings an interface of this thread's network namespace up.

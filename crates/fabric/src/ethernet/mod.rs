@@ -7,7 +7,7 @@ mod address;
 mod port;
 
 pub use address::{ADDRESS_BYTES, Address};
-pub use port::{Interface, Port, PortUse};
+pub use port::{Port, PortUse};
 
 use crate::driver::Malformed;
 use crate::kernel::{Client, Rank};

@@ -1,20 +1,11 @@
 //! A port: a network interface of the host on one side, a card's channel on the other.
 
 use super::{Address, FRAME_HEAD_BYTES, FRAME_MAX_BYTES, FrameChannel};
-use crate::driver::Malformed;
+use crate::driver::{Interface, Malformed};
 use crate::kernel::{Client, Rank};
-use crate::time::Time;
 
 /// Frames that a port takes from its interface before it looks at the channel again.
 const BATCH_FRAMES: usize = 32;
-
-/// A network interface of the host. Neither call blocks.
-pub trait Interface {
-    /// Takes the next frame that the host sends. Returns its bytes. `None`: there is none.
-    fn read(&mut self, frame: &mut [u8]) -> Option<usize>;
-    /// Gives the host a frame. Returns false if the host does not take it: the frame is lost.
-    fn write(&mut self, frame: &[u8]) -> bool;
-}
 
 /// What a port has carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,7 +33,6 @@ struct Outgoing {
 pub struct Port {
     me: Rank,
     ports: u32,
-    channel: Box<dyn FrameChannel>,
     frame: Vec<u8>,
     /// What is in `frame`, if the channel has not taken all of it.
     outgoing: Option<Outgoing>,
@@ -51,11 +41,10 @@ pub struct Port {
 
 impl Port {
     /// The port of rank `me` of `ports` ranks.
-    pub fn new(me: Rank, ports: u32, channel: Box<dyn FrameChannel>) -> Port {
+    pub fn new(me: Rank, ports: u32) -> Port {
         Port {
             me,
             ports,
-            channel,
             frame: vec![0; FRAME_MAX_BYTES],
             outgoing: None,
             carried: PortUse::default(),
@@ -67,25 +56,25 @@ impl Port {
         self.carried
     }
 
-    /// How often a waiting rank polls.
-    pub fn poll_period(&self) -> Time {
-        self.channel.poll_period()
-    }
-
     /// Carries frames both ways until neither side has one, or the channel has no room. Call it
     /// again after the next event, or after the next frame of the host.
     ///
     /// # Errors
     /// A peer has sent bytes that are not valid.
-    pub fn run(&mut self, c: &mut Client, interface: &mut dyn Interface) -> Result<(), Malformed> {
+    pub fn run(
+        &mut self,
+        c: &mut Client,
+        channel: &mut dyn FrameChannel,
+        interface: &mut dyn Interface,
+    ) -> Result<(), Malformed> {
         loop {
             let carried = &mut self.carried;
-            self.channel.poll(c, &mut |_, frame| {
+            channel.poll(c, &mut |_, frame| {
                 carried.received += 1;
                 carried.lost += u64::from(!interface.write(frame));
             })?;
             let mut frames = 0;
-            while frames < BATCH_FRAMES && self.send_next(c, interface) {
+            while frames < BATCH_FRAMES && self.send_next(c, channel, interface) {
                 frames += 1;
             }
             if frames < BATCH_FRAMES {
@@ -96,7 +85,12 @@ impl Port {
 
     /// Sends what is left of a frame, or the host's next one. Returns false if there is none, or if
     /// the channel has no room.
-    fn send_next(&mut self, c: &mut Client, interface: &mut dyn Interface) -> bool {
+    fn send_next(
+        &mut self,
+        c: &mut Client,
+        channel: &mut dyn FrameChannel,
+        interface: &mut dyn Interface,
+    ) -> bool {
         let mut outgoing = match self.outgoing.take() {
             Some(outgoing) => outgoing,
             None => match interface.read(&mut self.frame) {
@@ -107,7 +101,7 @@ impl Port {
         let frame = &self.frame[..outgoing.bytes];
         while outgoing.next < outgoing.end {
             if outgoing.next != self.me {
-                if !self.channel.send(c, outgoing.next, frame) {
+                if !channel.send(c, outgoing.next, frame) {
                     self.outgoing = Some(outgoing);
                     return false;
                 }

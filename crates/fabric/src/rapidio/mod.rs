@@ -6,12 +6,10 @@
 //! - [`command`]: what driver and card say to each other.
 //! - [`card`]: segments, letters, queues, doorbells, NREAD and NWRITE, refusals, the checker.
 //! - [`driver`]: the software, in the paper's levels.
-//! - [`ethernet`]: frames over the control level, beside MPI's messages.
 
 pub mod card;
 pub mod command;
 pub mod driver;
-pub mod ethernet;
 pub mod figures;
 
 pub use figures::Figures;
@@ -23,11 +21,11 @@ use crate::kernel::Rank;
 use crate::platform::Platform;
 use crate::report::{Job, Outcome};
 use card::Cards;
+use driver::ethernet::Frames;
 use driver::levels;
 use driver::lower::LowerLevel;
 use driver::mpi::RapidioDriver;
 use driver::mx::Mx;
-use ethernet::Frames;
 
 /// The MX level of a node's driver.
 pub type MxLevel = Mx<LowerLevel>;

@@ -65,6 +65,10 @@ pub struct MachineOptions {
     pub trace: Option<PathBuf>,
     /// End the job when a driver programs its card in a way that goes wrong.
     pub check: bool,
+    /// Virtual time does not run ahead of real time.
+    pub paced: bool,
+    /// Descriptors of TAP devices whose frames cross the machine beside MPI's messages, one a rank.
+    pub interfaces: Vec<i32>,
     /// The program's own computation takes this many times as long as on this host. `None`: what
     /// the machine's file says.
     pub compute: Option<f64>,

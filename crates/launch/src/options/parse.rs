@@ -262,6 +262,10 @@ impl Parser {
             }
             OptionId::Machine => self.machine.name = given.text()?,
             OptionId::MachineReport => self.machine.report = true,
+            OptionId::MachinePaced => self.machine.paced = true,
+            OptionId::MachineInterfaces => {
+                self.machine.interfaces = values::descriptors(&argument, &given.text()?)?;
+            }
             OptionId::MachineCheck => self.machine.check = true,
             OptionId::MachineTrace => self.machine.trace = Some(given.value()?.into()),
             OptionId::MachineCompute => {
@@ -302,8 +306,8 @@ impl Parser {
         }
         if self.machine != MachineOptions::default() {
             return Err(
-                "--machine-report, --machine-check, --machine-trace and --machine-compute go with \
-                 --machine"
+                "--machine-report, --machine-paced, --machine-check, --machine-trace and \
+                 --machine-compute go with --machine"
                     .into(),
             );
         }

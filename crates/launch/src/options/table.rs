@@ -346,6 +346,21 @@ pub const OPTIONS: &[OptionSpec] = &[
         "at the end a table of what the ranks, the cards and the links did",
     ),
     option(
+        OptionId::MachinePaced,
+        Section::Machines,
+        &["--machine-paced"],
+        &[],
+        "holds virtual time back to real time",
+    ),
+    option(
+        OptionId::MachineInterfaces,
+        Section::Machines,
+        &["--machine-interfaces"],
+        &["FD,..."],
+        // For `ferry ethernet --mpi`.
+        "",
+    ),
+    option(
         OptionId::MachineCheck,
         Section::Machines,
         &["--machine-check"],
@@ -482,6 +497,8 @@ pub(super) enum OptionId {
     HostTimeout,
     Machine,
     MachineReport,
+    MachinePaced,
+    MachineInterfaces,
     MachineCheck,
     MachineTrace,
     MachineCompute,

@@ -157,10 +157,15 @@ fn a_modelled_machine() {
     let machine = o.machine.unwrap();
     assert_eq!((machine.name.as_str(), machine.report), ("mpc2", true));
     assert_eq!(machine.compute, Some(2.5));
+    assert!(!machine.paced && machine.interfaces.is_empty());
+    let o = run("--machine m --machine-paced --machine-interfaces 7,8 -n 2 x");
+    let paced = o.machine.unwrap();
+    assert!(paced.paced && paced.interfaces == [7, 8]);
     assert_eq!(machine.trace, Some("t.json".into()));
     for (line, said) in [
         ("--machine mpc2 --hosts a,b x", "whole"),
         ("--machine-report x", "--machine"),
+        ("--machine m --machine-interfaces 7,x x", "descriptors"),
         ("--machine m --machine-compute often x", "measured"),
         ("--machine m --machine-compute -1 x", "measured"),
     ] {

@@ -32,6 +32,15 @@ pub(super) fn compute_factor(option: &str, text: &str) -> Result<f64, String> {
         })
 }
 
+/// --machine-interfaces: numbers of descriptors.
+pub(super) fn descriptors(option: &str, text: &str) -> Result<Vec<i32>, String> {
+    let numbers: Result<Vec<i32>, _> = text.split(',').map(str::parse).collect();
+    numbers
+        .ok()
+        .filter(|numbers| numbers.iter().all(|n| *n >= 0))
+        .ok_or_else(|| format!("{option} {text}: numbers of descriptors, one a rank"))
+}
+
 /// Variables that name a host file, in order of precedence. Schedulers and operators set them.
 const HOST_FILES: [&str; 5] = [
     "FERRY_HOSTFILE",

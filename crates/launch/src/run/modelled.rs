@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use ferry_fabric::machine::{self, Machine};
@@ -14,10 +14,11 @@ use ferry_fabric::platform::Compute;
 use ferry_fabric::{ModelSegment, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::local::LocalRanks;
-use super::{EVENT_MODEL, Job, STATUS_HANG};
+use super::{EVENT_FRAME, EVENT_MODEL, Job, STATUS_HANG};
 use crate::options::{self, Binding, OnHang};
 use crate::start::binding;
 use crate::start::{RankStarter, StartError};
@@ -85,6 +86,10 @@ pub(super) fn prepare(
     let fd = memory.fd().try_clone_to_owned();
     let fd = fd.map_err(|e| StartError::new(format!("a descriptor for the machine: {e}")))?;
     starter.node.segment.machine = Some(fd);
+    if options.paced {
+        memory.enable_pacing();
+    }
+    starter.node.segment.interfaces = interfaces(&options.interfaces, ranks, &machine)?;
     // On the machine each rank has a processor. What the library chooses must not depend on the
     // cores of this host.
     starter.node.set_cores(ranks as u32);
@@ -92,6 +97,44 @@ pub(super) fn prepare(
         memory.set_cpus(&starter.bind_all_to_one_cpu());
     }
     Ok(())
+}
+
+/// Takes the TAP devices that `ferry ethernet` passes, one a rank.
+///
+/// # Errors
+/// They are not one a rank, or the card has no channel for their frames.
+fn interfaces(
+    numbers: &[i32],
+    ranks: usize,
+    machine: &Machine,
+) -> Result<Vec<OwnedFd>, StartError> {
+    let wrong = |text: String| Err(StartError { text, status: 2 });
+    if numbers.is_empty() {
+        return Ok(Vec::new());
+    }
+    if numbers.len() != ranks {
+        return wrong(format!(
+            "--machine-interfaces names {} descriptors, and the job has {ranks} ranks",
+            numbers.len()
+        ));
+    }
+    if machine.frame_channel(0).is_none() {
+        return wrong(format!(
+            "the card of machine {} has no channel that carries Ethernet frames",
+            machine.platform.about.name
+        ));
+    }
+    let mut found = Vec::new();
+    for &number in numbers {
+        // SAFETY: only a number so far; fcntl on a closed one says EBADF.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+        if let Err(e) = fcntl_setfd(borrowed, FdFlags::CLOEXEC) {
+            return wrong(format!("--machine-interfaces {number}: {e}"));
+        }
+        // SAFETY: open, and passed to this process for nobody else to use.
+        found.push(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+    Ok(found)
 }
 
 impl LocalRanks {
@@ -134,6 +177,12 @@ impl LocalRanks {
         fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
         let token = epoll::EventData::new_u64(EVENT_MODEL);
         epoll::add(epoll, &pipe, token, epoll::EventFlags::IN)?;
+        for (rank, interface) in (0..).zip(&self.starter.node.segment.interfaces) {
+            // Once for each frame that comes: the rank takes all that there are.
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+            let token = epoll::EventData::new_u64(EVENT_FRAME | rank);
+            epoll::add(epoll, interface, token, flags)?;
+        }
         Ok(Some(MachineModel {
             memory,
             name: machine.platform.about.name,
@@ -206,6 +255,11 @@ fn model(
 }
 
 impl MachineModel {
+    /// A frame waits at a rank's interface.
+    pub(super) fn interrupt(&self, rank: usize) {
+        self.memory.interrupt(rank as u32);
+    }
+
     /// A rank's process has ended.
     pub(super) fn report_exit(&self, rank: usize) {
         self.memory.mark_exited(rank as u32);

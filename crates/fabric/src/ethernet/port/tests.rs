@@ -4,6 +4,7 @@ use super::*;
 use crate::driver::{Body, Driver, Upcall};
 use crate::kernel::ModelSegment;
 use crate::machine;
+use crate::time::Time;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -68,12 +69,12 @@ fn a_frame_goes_to_its_port_and_others_to_all() {
     let segment = ModelSegment::create(4, 0, b"").unwrap();
     let mut client = Client::join(segment, 1);
     let sent = Sent::default();
-    let channel = Kept {
+    let mut channel = Kept {
         room: 3,
         sent: sent.clone(),
         comes: vec![frame(Address::of_port(1), b"comes")],
     };
-    let mut port = Port::new(1, 4, Box::new(channel));
+    let mut port = Port::new(1, 4);
     let mut host = Host::default();
     let to_three = frame(Address::of_port(3), b"to three");
     let to_all = frame(Address([0xff; 6]), b"to all");
@@ -83,7 +84,7 @@ fn a_frame_goes_to_its_port_and_others_to_all() {
         .map(Vec::clone)
         .into();
     host.sends.push_front(vec![1, 2, 3]);
-    port.run(&mut client, &mut host).unwrap();
+    port.run(&mut client, &mut channel, &mut host).unwrap();
     assert_eq!(host.got, [frame(Address::of_port(1), b"comes")]);
     let taken = std::mem::take(&mut *sent.lock().unwrap());
     assert_eq!(
@@ -91,13 +92,13 @@ fn a_frame_goes_to_its_port_and_others_to_all() {
         [(3, to_three), (0, to_all.clone()), (2, to_all.clone())]
     );
     // There was no room for the last copy. The rest follows when there is.
-    port.run(&mut client, &mut host).unwrap();
+    port.run(&mut client, &mut channel, &mut host).unwrap();
     let taken = std::mem::take(&mut *sent.lock().unwrap());
     assert_eq!(
         taken,
         [(3, to_all), (0, unknown.clone()), (2, unknown.clone())]
     );
-    port.run(&mut client, &mut host).unwrap();
+    port.run(&mut client, &mut channel, &mut host).unwrap();
     let bytes = 3 * 20 + 3 * 27 + 22;
     assert_eq!(*sent.lock().unwrap(), [(3, unknown)]);
     let carried = PortUse {
@@ -113,17 +114,17 @@ fn a_frame_goes_to_its_port_and_others_to_all() {
 fn what_the_host_does_not_take_is_counted() {
     let segment = ModelSegment::create(2, 0, b"").unwrap();
     let mut client = Client::join(segment, 0);
-    let channel = Kept {
+    let mut channel = Kept {
         room: 0,
         sent: Arc::default(),
         comes: vec![vec![0; 60]; 5],
     };
-    let mut port = Port::new(0, 2, Box::new(channel));
+    let mut port = Port::new(0, 2);
     let mut host = Host {
         refuses: true,
         ..Host::default()
     };
-    port.run(&mut client, &mut host).unwrap();
+    port.run(&mut client, &mut channel, &mut host).unwrap();
     assert_eq!((port.carried().received, port.carried().lost), (5, 5));
 }
 
@@ -174,18 +175,19 @@ fn ports_on_a_machine_are_one_ethernet() {
             let (segment, machine) = (segment.clone(), &machine);
             s.spawn(move || {
                 let mut client = Client::join(segment, me);
-                let mut port = Port::new(me, PORTS, Box::new(Messages(machine.driver(me))));
+                let mut channel = Messages(machine.driver(me));
+                let mut port = Port::new(me, PORTS);
                 let mut host = Host::default();
                 for n in 0..FRAMES {
                     let payload = [&[me as u8][..], &n.to_le_bytes(), &[7; 900]].concat();
                     host.sends.push_back(frame(Address([0xff; 6]), &payload));
                 }
                 loop {
-                    port.run(&mut client, &mut host).unwrap();
+                    port.run(&mut client, &mut channel, &mut host).unwrap();
                     if host.got.len() == ((PORTS - 1) * FRAMES) as usize {
                         break;
                     }
-                    client.wait(port.poll_period());
+                    client.wait(channel.poll_period());
                 }
                 for from in (0..PORTS).filter(|&from| from != me) {
                     let numbers = host.got.iter().filter(|f| f[14] == from as u8);
@@ -194,8 +196,8 @@ fn ports_on_a_machine_are_one_ethernet() {
                     assert!(numbers.eq(0..FRAMES), "from {from} to {me}");
                 }
                 while port.outgoing.is_some() {
-                    client.wait(port.poll_period());
-                    port.run(&mut client, &mut host).unwrap();
+                    client.wait(channel.poll_period());
+                    port.run(&mut client, &mut channel, &mut host).unwrap();
                 }
                 client.leave();
             })

@@ -150,7 +150,7 @@ impl<M: Model> Server<M> {
             if self.invalid.is_some() || self.kernel.failure.is_some() {
                 break;
             }
-            if !self.running.is_empty() || self.kernel.is_busy() {
+            if !self.running.is_empty() || self.kernel.is_busy() || self.any_interrupted {
                 continue;
             }
             // Nothing is under way, so nobody goes on by itself. What changes after this load also

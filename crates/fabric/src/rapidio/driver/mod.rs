@@ -4,10 +4,12 @@
 //! - [`physical`]: the node's physical memory.
 //! - [`control`]: the control level.
 //! - [`mx`]: the MX level.
+//! - [`ethernet`]: frames over the control level, beside MPI's messages.
 //! - [`levels`]: the levels of a node, one on the other.
 //! - [`mpi`]: MPI's driver on the MX level.
 
 pub mod control;
+pub mod ethernet;
 pub mod levels;
 pub mod lower;
 pub mod mpi;

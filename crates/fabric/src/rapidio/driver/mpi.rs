@@ -7,10 +7,11 @@
 //! one, and MX sends the mailbox later.
 
 use super::control::UserMemory;
+use super::ethernet::SecondUser;
 use super::levels;
 use super::lower::LowerLevel;
 use super::mx::{Address, Endpoint, Grant, Match, Mx, Request};
-use crate::driver::{Body, Driver, Expected, Limits, Malformed, Upcall, deliver_stream};
+use crate::driver::{Body, Driver, Expected, Interface, Limits, Malformed, Upcall, deliver_stream};
 use crate::kernel::{Client, Rank};
 use crate::platform::{Cpu, Platform};
 use crate::rapidio::figures::Figures;
@@ -88,6 +89,8 @@ pub struct RapidioDriver {
     outgoing: Vec<Outgoing>,
     /// What went wrong in a call that returns no error.
     error: Option<Malformed>,
+    /// A network interface whose frames go beside MPI's messages.
+    second_user: Option<SecondUser>,
 }
 
 impl RapidioDriver {
@@ -106,6 +109,7 @@ impl RapidioDriver {
             incoming: Vec::new(),
             outgoing: Vec::new(),
             error: None,
+            second_user: None,
         }
     }
 
@@ -445,16 +449,25 @@ impl Driver for RapidioDriver {
         }
         if c.begin_poll() {
             c.charge("lower level: polling", self.mx.poll_period());
-            if c.can_defer_poll() {
+            // An interface may have a frame, which the model does not know of.
+            if c.can_defer_poll() && self.second_user.is_none() {
                 c.defer_poll();
                 return Ok(0);
             }
             c.sync();
         }
         self.mx.progress(c)?;
+        if let Some(user) = &mut self.second_user {
+            user.run(c, self.mx.control())?;
+        }
         let moved = self.take_packets(c, up)? + self.take_bodies(c, up);
         self.drop_packed();
         Ok(moved)
+    }
+
+    fn set_interface(&mut self, ports: u32, interface: Box<dyn Interface + Send>) {
+        let control = self.mx.control();
+        self.second_user = Some(SecondUser::new(control, ports, interface));
     }
 
     fn settle(&mut self, _c: &mut Client) -> bool {
