@@ -72,8 +72,8 @@ pub struct Options {
     /// Print at the end what nodes, cards and links did
     #[arg(long)]
     machine_report: bool,
-    /// Run this MPI program on the machine, a rank a node, in whose driver frames go beside its
-    /// messages. A word for a shell, with arguments
+    /// Run this program of MPI or MX on the machine, a rank a node; frames cross beside its messages.
+    /// Program and arguments are one word, for a shell
     #[arg(long, value_name = "PROGRAM")]
     mpi: Option<String>,
     /// Run this in the namespace of node 1, and end with it. Otherwise Ctrl-C ends it

@@ -6,11 +6,13 @@ use crate::error::Error;
 use ferry_fabric::machine::Machine;
 use ferry_fabric::rapidio::MxLevel;
 use ferry_fabric::rapidio::driver::control::UserMemory;
+use ferry_fabric::rapidio::driver::ethernet::SecondUser;
 use ferry_fabric::rapidio::driver::mx::{self, Address, Endpoint, Match, Request};
 use ferry_fabric::{Client, ModelSegment, Rank, Time};
 use ferry_job::{RankState, RankStatus};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_int, c_void};
+use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -47,6 +49,8 @@ pub struct Node {
     pub client: Client,
     pub mx: MxLevel,
     pub service: Service,
+    /// A network interface whose frames go beside the messages (`ferry ethernet --mpi`).
+    second_user: Option<SecondUser>,
     /// Between `mx_init` and `mx_finalize`.
     active: bool,
     me: Rank,
@@ -136,6 +140,7 @@ fn join() -> Result<Node, Error> {
     }
     let mut job = ferry_job::join().map_err(|e| Error::NoDriver(e.to_string()))?;
     let machine = job.segment.as_mut().and_then(|s| s.machine.take());
+    let interface = job.segment.as_mut().and_then(|s| s.interfaces.pop());
     let (me, size) = (job.rank_info.rank, job.rank_info.size);
     let launched = job.client.is_some();
     let _ = JOB.set(JoinedJob {
@@ -168,7 +173,12 @@ fn join() -> Result<Node, Error> {
     let Some(service) = mx.open(SERVICE) else {
         return Err(Error::Failure("the library's endpoint is in use".into()));
     };
+    let second_user = interface.map(|fd| {
+        let interface = Box::new(File::from(fd));
+        SecondUser::new(mx.control(), size, interface)
+    });
     let mut node = Node {
+        second_user,
         client: Client::join(segment, me),
         mx,
         service: Service::new(service),
@@ -247,6 +257,10 @@ impl Node {
     fn progress(&mut self) -> Result<usize, Error> {
         let polled = self.mx.poll(&mut self.client);
         let count = polled.map_err(|e| Error::Failure(e.to_string()))?;
+        if let Some(user) = &mut self.second_user {
+            let run = user.run(&mut self.client, self.mx.control());
+            run.map_err(|e| Error::Failure(e.to_string()))?;
+        }
         self.serve()?;
         for handle in std::mem::take(&mut self.forgotten) {
             if self.operations.contains_key(&handle) && self.take(handle).is_none() {
