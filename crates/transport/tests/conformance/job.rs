@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A modelled machine for each kind of card.
-const MACHINES: [&str; 4] = ["mpc1", "mpc2", "loggp", "dimmnet2"];
+const MACHINES: [&str; 5] = ["mpc1", "mpc2", "loggp", "dimmnet2", "rapidio-1890vm6"];
 
 /// The transports of all processes of a job.
 pub type Transports = Vec<Box<dyn Transport>>;

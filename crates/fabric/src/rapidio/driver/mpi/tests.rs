@@ -262,7 +262,7 @@ fn aligned_bodies_are_faster() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
     /// All to all, on few queues, mailboxes and buffers, with segments refused at random.
     #[test]
     fn nothing_is_lost_under_refusals(
@@ -273,7 +273,7 @@ proptest! {
         list in 1u32..8,
         refuse in 0.0f64..0.5,
         small in prop::collection::vec(0usize..3000, 0..12),
-        large in prop::collection::vec((1usize..50_000, 0usize..4096, any::<bool>()), 0..6),
+        large in prop::collection::vec((1usize..200_000, 0usize..4096, any::<bool>()), 0..6),
     ) {
         let change = |f: &mut Figures| {
             f.queues.value.0 = queues;
