@@ -119,7 +119,7 @@ def main():
                 run(command)
     print("guest: up", flush=True)
     if number == 1:
-        sys.path[:0] = [plan.get("path", str(HERE)), str(HERE), str(HERE.parent)]
+        sys.path[:0] = [str(HERE), str(HERE.parent)]
         importlib.import_module(plan["driver"]).drive(plan)
         print("guest: done", flush=True)
     while plan["guests"] > 1:
