@@ -1,80 +1,116 @@
-/* Latency, bandwidth and bidirectional bandwidth of two ranks as the OSU Micro-Benchmarks define
- * them: `osu TEST LOOPS BYTES...` with TEST latency, bw or bibw prints `TEST,BYTES,value` lines (us,
- * MB/s of 1e6 bytes). On a modelled machine MPI_Wtime is virtual, so a few loops say all. */
+/* Latency, bandwidth and bidirectional bandwidth between two ranks, with the patterns of the OSU
+ * Micro-Benchmarks: `osu SMALL LARGE BYTES...` prints `latency_us,BYTES,value`,
+ * `bw_MB_s,BYTES,value` and `bibw_MB_s,BYTES,value` lines.
+ *
+ * Latency is half a round trip. Bandwidth is that of windows of 64 messages, each window answered
+ * by one short message; both ways, each rank has a window of its own. Buffers begin at a page. SMALL
+ * and LARGE are the repetitions of messages up to 8 KiB and of longer ones. On a modelled machine
+ * MPI_Wtime is virtual, so a few say all. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Messages under way before an answer is awaited: the benchmarks' own default. */
-enum { WINDOW = 64, SKIPPED_LOOPS = 1, PAGE_BYTES = 4096 };
+enum { WINDOW = 64, PAGE = 4096, LARGE_MIN = 8 * 1024 + 1, WARM_UP = 1, DATA = 1, ANSWER = 2 };
 
-static MPI_Request requests[2 * WINDOW];
+static char *source, *sink;
+static int rank;
 
-static void *pages(int bytes)
+static double latency(int bytes, int rounds)
 {
-    void *memory = NULL;
-    if (posix_memalign(&memory, PAGE_BYTES, bytes + PAGE_BYTES) != 0)
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    memset(memory, 1, bytes + PAGE_BYTES);
-    return memory;
+    double begin = 0;
+    for (int round = -WARM_UP; round < rounds; round++) {
+        if (round == 0)
+            begin = MPI_Wtime();
+        if (rank == 0) {
+            MPI_Send(source, bytes, MPI_CHAR, 1, DATA, MPI_COMM_WORLD);
+            MPI_Recv(sink, bytes, MPI_CHAR, 1, DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(sink, bytes, MPI_CHAR, 0, DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(source, bytes, MPI_CHAR, 0, DATA, MPI_COMM_WORLD);
+        }
+    }
+    return (MPI_Wtime() - begin) / rounds / 2 * 1e6;
 }
 
-static void ping_pong(int rank, char *out, char *in, int bytes)
+/* Megabytes (10^6) a second from rank 0 to rank 1. */
+static double bandwidth(int bytes, int rounds)
 {
-    if (rank == 0)
-        MPI_Send(out, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
-    MPI_Recv(in, bytes, MPI_CHAR, !rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    if (rank == 1)
-        MPI_Send(out, bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+    MPI_Request requests[WINDOW];
+    double begin = 0;
+    for (int round = -WARM_UP; round < rounds; round++) {
+        if (round == 0)
+            begin = MPI_Wtime();
+        for (int i = 0; i < WINDOW; i++)
+            if (rank == 0)
+                MPI_Isend(source, bytes, MPI_CHAR, 1, DATA, MPI_COMM_WORLD, &requests[i]);
+            else
+                MPI_Irecv(sink, bytes, MPI_CHAR, 0, DATA, MPI_COMM_WORLD, &requests[i]);
+        MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+        if (rank == 0)
+            MPI_Recv(sink, 4, MPI_CHAR, 1, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            MPI_Send(source, 4, MPI_CHAR, 0, ANSWER, MPI_COMM_WORLD);
+    }
+    return (double)bytes * WINDOW * rounds / (MPI_Wtime() - begin) / 1e6;
 }
 
-/* A window of messages from rank 0 to rank 1, or both ways, and an answer of 4 bytes. */
-static void window(int rank, char *out, char *in, int bytes, int both)
+/* Megabytes (10^6) a second, both directions together. */
+static double both_ways(int bytes, int rounds)
 {
-    int count = 0;
-    if (rank == 1 || both)
+    MPI_Request requests[2 * WINDOW];
+    int peer = 1 - rank;
+    double begin = 0;
+    for (int round = -WARM_UP; round < rounds; round++) {
+        if (round == 0)
+            begin = MPI_Wtime();
         for (int i = 0; i < WINDOW; i++)
-            MPI_Irecv(in, bytes, MPI_CHAR, !rank, 100, MPI_COMM_WORLD, &requests[count++]);
-    if (rank == 0 || both)
+            MPI_Irecv(sink, bytes, MPI_CHAR, peer, DATA, MPI_COMM_WORLD, &requests[i]);
         for (int i = 0; i < WINDOW; i++)
-            MPI_Isend(out, bytes, MPI_CHAR, !rank, 100, MPI_COMM_WORLD, &requests[count++]);
-    MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
-    if (rank == 0)
-        MPI_Recv(in, 4, MPI_CHAR, 1, 101, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    else
-        MPI_Send(out, 4, MPI_CHAR, 0, 101, MPI_COMM_WORLD);
+            MPI_Isend(source, bytes, MPI_CHAR, peer, DATA, MPI_COMM_WORLD, &requests[WINDOW + i]);
+        MPI_Waitall(2 * WINDOW, requests, MPI_STATUSES_IGNORE);
+    }
+    return (double)bytes * WINDOW * rounds * 2 / (MPI_Wtime() - begin) / 1e6;
+}
+
+static const struct {
+    const char *name;
+    double (*of)(int bytes, int rounds);
+} figures[] = {{"latency_us", latency}, {"bw_MB_s", bandwidth}, {"bibw_MB_s", both_ways}};
+
+static void measure(int bytes, int rounds)
+{
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double value = figures[i].of(bytes, rounds);
+        if (rank == 0)
+            printf("%s,%d,%.6f\n", figures[i].name, bytes, value);
+    }
 }
 
 int main(int argc, char **argv)
 {
-    int rank;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    const char *test = argc > 1 ? argv[1] : "latency";
-    int is_latency = strcmp(test, "latency") == 0, both = strcmp(test, "bibw") == 0;
-    int loops = argc > 2 ? atoi(argv[2]) : 1;
+    int size, longest = PAGE;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int i = 3; i < argc; i++)
+        longest = atoi(argv[i]) > longest ? atoi(argv[i]) : longest;
+    size_t room = ((size_t)longest + PAGE - 1) / PAGE * PAGE;
+    source = aligned_alloc(PAGE, room);
+    sink = aligned_alloc(PAGE, room);
+    if (argc < 4 || size != 2 || !source || !sink) {
+        fprintf(stderr, "usage: mpiexec -n 2 osu SMALL LARGE BYTES...\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    memset(source, 1, room);
+    memset(sink, 0, room);
     for (int i = 3; i < argc; i++) {
         int bytes = atoi(argv[i]);
-        char *out = pages(bytes), *in = pages(bytes);
-        double begin = 0;
-        MPI_Barrier(MPI_COMM_WORLD);
-        for (int loop = -SKIPPED_LOOPS; loop < loops; loop++) {
-            if (loop == 0)
-                begin = MPI_Wtime();
-            if (is_latency)
-                ping_pong(rank, out, in, bytes);
-            else
-                window(rank, out, in, bytes, both);
-        }
-        double us = (MPI_Wtime() - begin) * 1e6;
-        if (rank == 0 && is_latency)
-            printf("%s,%d,%.6f\n", test, bytes, us / loops / 2);
-        else if (rank == 0)
-            printf("%s,%d,%.6f\n", test, bytes, (both + 1.0) * bytes * WINDOW * loops / us);
-        free(out);
-        free(in);
+        measure(bytes, atoi(argv[bytes < LARGE_MIN ? 1 : 2]));
     }
     MPI_Finalize();
+    free(source);
+    free(sink);
     return 0;
 }
