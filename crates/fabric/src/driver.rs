@@ -186,6 +186,11 @@ pub trait Driver: Send {
     /// needed. A driver whose card reads there keeps the address: what is left of the body stays
     /// where it is, and nobody writes to it, until all of it has been taken.
     fn stream(&mut self, c: &mut Client, to: Rank, message: u8, head: &[u8], body: &[u8]) -> usize;
+    /// Returns whether several large bodies to one peer are sent side by side. Otherwise each waits
+    /// for the end of the one before it.
+    fn streams_side_by_side(&self) -> bool {
+        false
+    }
     /// Takes what has arrived. Returns the number of messages and of parts of large ones.
     ///
     /// # Errors

@@ -302,6 +302,7 @@ impl Transport for Model {
         Ok(Streamed {
             taken,
             between: true,
+            under_way: taken < body.len() && self.driver.streams_side_by_side(),
         })
     }
 

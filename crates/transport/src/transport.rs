@@ -67,6 +67,8 @@ pub struct Streamed {
     /// Other messages may be sent to this peer before the rest of the body. Otherwise the rest must
     /// come first.
     pub between: bool,
+    /// The rest of the body is under way by itself: other bodies may be streamed beside it.
+    pub under_way: bool,
 }
 
 /// One message of a batch.

@@ -49,7 +49,9 @@ impl Worker {
     /// went.
     fn flush_queue(&mut self, to: ProcId, queue: &mut VecDeque<Outgoing>) -> bool {
         let mut moved = false;
-        while !queue.is_empty() {
+        // Messages at the end of the queue that are under way and have just been offered.
+        let mut under_way = 0;
+        while under_way < queue.len() {
             let offered = match self.offer_batch(to, queue) {
                 Ok(None) => match queue.front_mut() {
                     Some(next) => self.offer(to, next),
@@ -79,6 +81,11 @@ impl Worker {
                 Ok(Offer::PartSent) => {
                     moved = true;
                     queue.rotate_left(1);
+                    under_way = 0;
+                }
+                Ok(Offer::UnderWay) => {
+                    queue.rotate_left(1);
+                    under_way += 1;
                 }
                 Err(e) => {
                     // The failure looks for the sends that are queued.

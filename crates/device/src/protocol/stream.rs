@@ -107,7 +107,9 @@ impl Worker {
         }
         // Between its parts others may send theirs: a small message does not wait for the end of a
         // large one.
-        Ok(Some(if done.taken > 0 && done.between {
+        Ok(Some(if done.under_way {
+            Offer::UnderWay
+        } else if done.taken > 0 && done.between {
             Offer::PartSent
         } else {
             Offer::Full

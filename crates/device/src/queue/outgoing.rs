@@ -38,6 +38,8 @@ pub(crate) enum Offer {
     Full,
     /// The transport has taken a part. Other messages may be sent before the rest.
     PartSent,
+    /// The transport sends the rest by itself. Other messages may be sent beside it.
+    UnderWay,
 }
 
 impl Outgoing {

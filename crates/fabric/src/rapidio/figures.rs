@@ -35,8 +35,8 @@ figures! {
         drain: Figure<Rate>,
         /// how long a sender waits before it resends a segment that was refused
         retry: Figure<Time>,
-        /// from the acceptance of a message's last segment until the card reports it to the driver
-        /// that sent it; the processor is free meanwhile
+        /// from something in the card until its driver sees it: interrupt and waking; the processor
+        /// can work meanwhile
         report: Figure<Time>,
         /// share of segments that is refused besides, by a seeded generator (0 if not said)
         refuse: Option<f64>,

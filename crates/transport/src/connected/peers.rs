@@ -106,6 +106,7 @@ impl ConnTransport {
             return Ok(Streamed {
                 taken: 0,
                 between: true,
+                under_way: false,
             });
         };
         let taken = send(conn, &mut self.splice_pipe).unwrap_or(0);
@@ -114,6 +115,10 @@ impl ConnTransport {
         if conn.wants_room || conn.is_behind() {
             self.add_writer(i);
         }
-        Ok(Streamed { taken, between })
+        Ok(Streamed {
+            taken,
+            between,
+            under_way: false,
+        })
     }
 }

@@ -7,9 +7,7 @@ use super::sender::{Listed, Sender};
 use crate::kernel::{InvalidCommand, Kernel, Model, Observers, Rank, Track};
 use crate::network::{Network, Packet};
 use crate::platform::Platform;
-use crate::rapidio::command::{
-    CardEvent, Command, MESSAGE_MAX_BYTES, Physical, SendId, WINDOW_AT, kind,
-};
+use crate::rapidio::command::{CardEvent, Command, MESSAGE_MAX_BYTES, Physical, WINDOW_AT, kind};
 use crate::rapidio::figures::Figures;
 use crate::time::{Rate, Time};
 use std::sync::Arc;
@@ -27,8 +25,8 @@ pub enum ModelEvent {
     Drain(Segment),
     /// A segment that was refused is sent again.
     Resend(Segment),
-    /// A node's driver is told that what it sent under this number is accepted.
-    Report(u32, SendId),
+    /// A node's driver sees this event.
+    Report(u32, Vec<u8>),
 }
 
 /// What a card has done.
@@ -152,6 +150,12 @@ impl Cards {
         }
     }
 
+    /// The driver of `node` sees an event once the card has reported it.
+    fn notify(&self, node: Rank, event: CardEvent<'_>, kernel: &mut Kernel<ModelEvent>) {
+        let report = ModelEvent::Report(node, event.encode());
+        kernel.schedule_after(self.report, node, report);
+    }
+
     /// Puts a packet onto its first link. Returns when it has left the card.
     fn transmit(
         &mut self,
@@ -255,7 +259,7 @@ impl Cards {
         }
         let (done, freed) = self.cards[node as usize].sender.accepted(&segment);
         for id in done {
-            kernel.schedule_after(self.report, node, ModelEvent::Report(node, id));
+            self.notify(node, CardEvent::Sent { id }, kernel);
         }
         if freed {
             self.begin(node, kernel);
@@ -283,11 +287,11 @@ impl Cards {
                         mailbox,
                         data,
                     };
-                    kernel.notify(node, 0, &[&event.encode()]);
+                    self.notify(node, event, kernel);
                 }
                 Delivery::Received(queue) => {
                     self.cards[node as usize].stats.queues += 1;
-                    kernel.notify(node, 0, &[&CardEvent::Received { queue }.encode()]);
+                    self.notify(node, CardEvent::Received { queue }, kernel);
                 }
                 Delivery::Mismatch(what) => self.reject(node, "expect", &what, kernel),
             }
@@ -320,7 +324,7 @@ impl Cards {
             }
             Payload::Doorbell { from, to, info } => {
                 let event = CardEvent::Doorbell { from, info };
-                kernel.notify(to, 0, &[&event.encode()]);
+                self.notify(to, event, kernel);
             }
             Payload::Write { to, at, data, .. } => self.deposit(to, at, &data, kernel),
             Payload::Read {
@@ -348,7 +352,7 @@ impl Cards {
             }
             Payload::Answer { to, id, data } => {
                 let event = CardEvent::Read { id, data: &data };
-                kernel.notify(to, 0, &[&event.encode()]);
+                self.notify(to, event, kernel);
             }
         }
     }
@@ -489,9 +493,7 @@ impl Model for Cards {
             ModelEvent::Resend(segment) => {
                 self.transmit_segment(segment, kernel);
             }
-            ModelEvent::Report(node, id) => {
-                kernel.notify(node, 0, &[&CardEvent::Sent { id }.encode()]);
-            }
+            ModelEvent::Report(node, event) => kernel.notify(node, 0, &[&event]),
         }
     }
 

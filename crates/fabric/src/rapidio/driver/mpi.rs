@@ -1,6 +1,6 @@
 //! MPI's driver: the transport's messages on the MX level, as MPICH's `mx` network module has it.
 //!
-//! Each message of the transport is a small MX message to endpoint 0, for which a receive is always
+//! Each message of the transport is a small MX message to endpoint 0, for which receives are always
 //! posted. The body of a large message is an MX message of its own, between the memory of both
 //! programs. MPI's RTS and CTS are its rendezvous: before the CTS goes, the receiver opens a
 //! dedicated queue, and the CTS carries the mailbox. While no queue is free the CTS goes without
@@ -16,7 +16,7 @@ use crate::kernel::{Client, Rank};
 use crate::platform::{Cpu, Platform};
 use crate::rapidio::figures::Figures;
 use crate::time::Time;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// Match bits of the transport's messages.
 const MESSAGE_BITS: u64 = 1;
@@ -34,6 +34,16 @@ const PLAIN: u8 = 0;
 const WITH_RECEIVE: u8 = 1;
 /// As [`WITH_RECEIVE`]. A grant follows the number.
 const WITH_GRANT: u8 = 2;
+
+/// Receives that are posted for the transport's messages. A message that finds one of them is not
+/// copied as an unexpected one.
+const RECEIVES: usize = 64;
+
+/// A receive that is posted for a message of the transport.
+struct Posted {
+    request: Request,
+    memory: Box<[u8]>,
+}
 
 /// The body of a large message, as a CTS asks for it.
 struct LargeBody {
@@ -67,6 +77,8 @@ struct Outgoing {
     request: Option<Request>,
     /// Bytes that the transport knows to be sent.
     reported: usize,
+    /// Address of the first byte behind these.
+    next: usize,
     /// The bytes that have come in parts, if they do not lie in one run.
     packed: Vec<u8>,
 }
@@ -77,9 +89,10 @@ pub struct RapidioDriver {
     endpoint: Endpoint,
     cpu: Cpu,
     eager_max: usize,
-    /// The receive that is posted for the transport's messages, and its memory.
-    posted: Option<Request>,
-    memory: Box<[u8]>,
+    /// The receives that are posted for the transport's messages, oldest first.
+    posted: VecDeque<Posted>,
+    /// Memory for more of them.
+    free: Vec<Box<[u8]>>,
     /// By peer: the next message asks it for this body, to be stored at the address.
     next_cts: HashMap<Rank, (LargeBody, Option<usize>)>,
     incoming: Vec<Incoming>,
@@ -102,8 +115,10 @@ impl RapidioDriver {
             endpoint: mx.open_first(),
             cpu: platform.cpu.clone(),
             eager_max,
-            posted: None,
-            memory: vec![0; mx.eager_max()].into(),
+            posted: VecDeque::new(),
+            free: (0..RECEIVES)
+                .map(|_| vec![0; mx.eager_max()].into())
+                .collect(),
             mx,
             next_cts: HashMap::new(),
             incoming: Vec::new(),
@@ -215,38 +230,45 @@ impl RapidioDriver {
         }
     }
 
-    /// Posts the receive for the transport's messages, unless it is posted. Takes the messages that
-    /// are there. Returns how many.
+    /// Posts receives for messages of the transport.
+    fn post_receives(&mut self, c: &mut Client) -> Result<(), Malformed> {
+        while let Some(mut memory) = self.free.pop() {
+            let buffer = UserMemory {
+                address: memory.as_mut_ptr().expose_provenance(),
+                bytes: memory.len(),
+            };
+            let wanted = Match {
+                bits: MESSAGE_BITS,
+                mask: u64::MAX,
+            };
+            // SAFETY: `memory` is kept in `posted` until the receive has ended, and is not looked
+            // at before.
+            let request = unsafe { self.mx.irecv(c, self.endpoint, wanted, buffer)? };
+            self.posted.push_back(Posted { request, memory });
+        }
+        Ok(())
+    }
+
+    /// Takes the messages of the transport that are there. Returns how many.
     fn take_packets(&mut self, c: &mut Client, up: &mut dyn Upcall) -> Result<usize, Malformed> {
         let mut count = 0;
         loop {
-            let posted = match self.posted {
-                Some(posted) => posted,
-                None => {
-                    let memory = UserMemory {
-                        address: self.memory.as_mut_ptr().expose_provenance(),
-                        bytes: self.memory.len(),
-                    };
-                    let wanted = Match {
-                        bits: MESSAGE_BITS,
-                        mask: u64::MAX,
-                    };
-                    // SAFETY: `memory` lives as long as `mx`, and is not looked at while a receive
-                    // is posted.
-                    unsafe { self.mx.irecv(c, self.endpoint, wanted, memory)? }
-                }
-            };
-            self.posted = Some(posted);
-            let Some(status) = self.mx.test(posted) else {
+            self.post_receives(c)?;
+            let first = self.posted.front();
+            let Some(status) = first.and_then(|p| self.mx.test(p.request)) else {
                 return Ok(count);
             };
-            self.posted = None;
+            let Some(posted) = self.posted.pop_front() else {
+                return Ok(count);
+            };
             count += 1;
-            c.charge("MPI: receiving", self.cpu.receive.value);
+            // A CTS is progress of a message that has been charged.
+            if posted.memory.first() == Some(&PLAIN) {
+                c.charge("MPI: receiving", self.cpu.receive.value);
+            }
             let from = status.peer.rank;
-            let packet = std::mem::take(&mut self.memory);
-            let taken = self.on_packet(from, &packet[..status.bytes], up);
-            self.memory = packet;
+            let taken = self.on_packet(from, &posted.memory[..status.bytes], up);
+            self.free.push(posted.memory);
             taken.map_err(|what| Malformed(from, what))?;
         }
     }
@@ -270,6 +292,7 @@ impl RapidioDriver {
                 receive: asked.receive,
                 request: None,
                 reported: 0,
+                next: 0,
                 packed: Vec::new(),
             });
         }
@@ -293,7 +316,6 @@ impl RapidioDriver {
                 ..
             } = self.incoming.remove(at);
             count += 1;
-            c.charge("MPI: receiving", self.cpu.receive.value);
             match scattered {
                 Some(bytes) => {
                     self.charge_copy(c, bytes.len());
@@ -394,9 +416,12 @@ impl Driver for RapidioDriver {
         if !self.mx.can_send() {
             return false;
         }
-        c.charge("MPI: sending", self.cpu.send.value);
         let mut packet = vec![PLAIN, message];
-        if let Some(cts) = self.next_cts.remove(&to) {
+        let cts = self.next_cts.remove(&to);
+        if cts.is_none() {
+            c.charge("MPI: sending", self.cpu.send.value);
+        }
+        if let Some(cts) = cts {
             let started = self.start_receive(c, to, cts, &mut packet);
             self.keep_error(started);
         }
@@ -418,12 +443,17 @@ impl Driver for RapidioDriver {
     }
 
     fn stream(&mut self, c: &mut Client, to: Rank, message: u8, head: &[u8], body: &[u8]) -> usize {
+        let address = body.as_ptr().addr();
+        let is = |o: &Outgoing| o.to == to && o.packed.is_empty() && o.body.is(message, head);
+        // One that has begun, or the first that has not.
+        let begun = |o: &Outgoing| is(o) && o.request.is_some() && o.next == address;
         let mut outgoing = self.outgoing.iter();
-        let found =
-            outgoing.position(|o| o.to == to && o.packed.is_empty() && o.body.is(message, head));
+        let found = outgoing.position(begun).or_else(|| {
+            let mut outgoing = self.outgoing.iter();
+            outgoing.position(|o| is(o) && o.request.is_none())
+        });
         let Some(at) = found else { return 0 };
         if self.outgoing[at].request.is_none() {
-            c.charge("MPI: sending", self.cpu.send.value);
             let started = self.start_send(c, at, UserMemory::of(body));
             self.keep_error(started);
         }
@@ -433,17 +463,22 @@ impl Driver for RapidioDriver {
         let sent = self.mx.bytes_sent(request);
         let taken = sent - self.outgoing[at].reported;
         self.outgoing[at].reported = sent;
+        self.outgoing[at].next = address + taken;
         if self.mx.test(request).is_some() {
             self.outgoing.remove(at);
         }
         taken
     }
 
+    fn streams_side_by_side(&self) -> bool {
+        true
+    }
+
     fn poll(&mut self, c: &mut Client, up: &mut dyn Upcall) -> Result<usize, Malformed> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        if self.posted.is_none() {
+        if self.posted.is_empty() {
             self.mx.control().map_window(c);
             self.take_packets(c, up)?;
         }
