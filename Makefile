@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 ONLY ?=
 .DEFAULT_GOAL := build
 
-.PHONY: help build demo test bench bench-overlap bench-tipc papers docs install uninstall fuzz clean
+.PHONY: help build demo test bench bench-overlap bench-tipc papers docs install uninstall fuzz rapidio-soak clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | \
@@ -43,6 +43,9 @@ install: ## install library, mpi.h, commands, man pages and completions; PREFIX=
 
 uninstall: ## remove what install wrote under PREFIX, and nothing else
 	@scripts/uninstall "$(PREFIX)"
+
+rapidio-soak: ## 100 million segments through RapidIO cards that refuse some (minutes)
+	@FERRY_RAPIDIO_SEGMENTS=100000000 cargo test -q --release -p ferry-fabric --lib long_traffic
 
 fuzz: ## feed mutated bytes to every parser, FERRY_FUZZ_SECONDS=60 each
 	@scripts/fuzz

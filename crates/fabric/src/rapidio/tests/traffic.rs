@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 /// What memory around a buffer holds.
 const GUARD: u8 = 0xa5;
 /// Segments of [`long_traffic_is_whole`]. `FERRY_RAPIDIO_SEGMENTS` asks for more.
-const LONG_SEGMENTS: u64 = 3_000_000;
+const LONG_SEGMENTS: u64 = 1_500_000;
 
 /// Xorshift, George Marsaglia, 2003.
 struct Random(u64);
