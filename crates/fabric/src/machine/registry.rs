@@ -76,7 +76,11 @@ machines![
     "mpc1",
     "mpc2",
     "mpc3",
-    "rapidio-1890vm6"
+    "rapidio-1890vm6",
+    "rapidio-1890vm6-driver2000",
+    "rapidio-1890vm6-io256",
+    "rapidio-1890vm6-unaligned",
+    "rapidio-1890vm6-walk"
 ];
 
 /// The machines that come with Ferry.
