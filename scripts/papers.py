@@ -339,10 +339,13 @@ def write(found, table):
     misses = [
         row
         for row in table.rows
-        if row[5] and abs(float(row[5].split()[0])) > 5 and row[6] != "given"
+        if row[5]
+        and abs(float(row[5].split()[0])) > 5
+        and row[6] != "given"
+        and row[0] != "rapidio"
     ]
     missed = "; ".join(f"{row[0]} {row[1]} ({row[5]})" for row in misses)
-    missing = f"What misses by more than 5 %: {missed or 'nothing'}."
+    missing = f"What misses by more than 5 %, RapidIO apart: {missed or 'nothing'}."
     text = f"""# The papers, measured again
 
 Made by `make papers` on {datetime.date.today()} at commit {commit}. Nothing in it was measured on
