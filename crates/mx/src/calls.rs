@@ -1,6 +1,6 @@
 //! The entry points of the library.
 //!
-//! Each checks its arguments, does its work on the [`Node`](crate::node::Node), and hands errors to
+//! Each checks its arguments, does its work on the [`Node`], and hands errors to
 //! the program's handler. They follow Myrinet Express; the header says what each does.
 //!
 //! # Safety
