@@ -129,47 +129,59 @@ struct Part {
 pub(super) struct Buffer {
     pub cut: Cut,
     user: UserMemory,
+    /// The card's alignment.
+    alignment: usize,
+    /// The memory of the first messages. All have theirs after [`Buffer::translate_all`].
     parts: Vec<Part>,
 }
 
 impl Buffer {
-    /// Registers a user's memory, cut so. `alignment` is the card's: with 1 it takes any address.
+    /// A user's memory, cut so. No page is translated yet. `alignment` is the card's: with 1 it
+    /// takes any address.
     ///
     /// # Safety
     /// The memory stays valid until [`Buffer::release`], for reading, and for writing if it is
     /// received into. Nobody has a reference to it that this breaks.
-    pub unsafe fn new(
-        memory: &mut PhysicalMemory,
-        user: UserMemory,
-        cut: Cut,
-        alignment: u64,
-    ) -> Buffer {
+    pub unsafe fn new(user: UserMemory, cut: Cut, alignment: u64) -> Buffer {
         // The paper: addresses of 8 bytes, and of 256 for the rounding of sizes.
         let alignment = if alignment > 1 { SEGMENT_BYTES } else { 1 };
-        let parts = (0..cut.messages()).map(|message| {
-            let part = user.part(cut.range(message));
+        let parts = Vec::with_capacity(cut.messages());
+        Buffer {
+            cut,
+            user,
+            alignment,
+            parts,
+        }
+    }
+
+    /// Translates the pages of the first `messages` messages that have not been, and allocates
+    /// bounce pages where address or size does not suit the card. Returns how many were translated.
+    pub fn translate(&mut self, memory: &mut PhysicalMemory, messages: usize) -> u64 {
+        let mut translated = 0;
+        for message in self.parts.len()..messages {
+            let part = self.user.part(self.cut.range(message));
             let rounded = part.bytes.next_multiple_of(SEGMENT_BYTES);
-            let fits = part.address.is_multiple_of(alignment)
+            let fits = part.address.is_multiple_of(self.alignment)
                 && rounded == part.bytes
                 && part.address % PAGE_BYTES + part.bytes <= PAGE_BYTES;
             let memory = match fits {
-                // SAFETY: a part of what the caller says is valid.
+                // SAFETY: a part of what `new`'s caller says is valid.
                 true => unsafe { memory.register(part.address, part.bytes) },
                 false => memory.allocate(rounded),
             };
+            translated += u64::from(fits);
             let piece = Piece {
                 at: memory.runs[0].at,
                 bytes: rounded as u16,
             };
-            Part { memory, piece }
-        });
-        let parts = parts.collect();
-        Buffer { cut, user, parts }
+            self.parts.push(Part { memory, piece });
+        }
+        translated
     }
 
-    /// Messages that go straight from or to the user's pages.
-    pub fn user_pages(&self) -> u64 {
-        self.parts.iter().filter(|p| !p.memory.is_bounce()).count() as u64
+    /// As [`Buffer::translate`], for all messages.
+    pub fn translate_all(&mut self, memory: &mut PhysicalMemory) -> u64 {
+        self.translate(memory, self.cut.messages())
     }
 
     /// Bytes of a message that are copied through its bounce page.
@@ -263,7 +275,9 @@ mod tests {
             let mut memory = PhysicalMemory::new();
             for user in [at(receiver), at(sender)] {
                 // SAFETY: within `content`, which is only read.
-                let buffer = unsafe { Buffer::new(&mut memory, user, cut, 8) };
+                let mut buffer = unsafe { Buffer::new(user, cut, 8) };
+                buffer.translate(&mut memory, 1);
+                buffer.translate_all(&mut memory);
                 for (message, piece) in buffer.pieces().iter().enumerate() {
                     let in_page = piece.at.0 as usize % PAGE_BYTES;
                     prop_assert!(in_page + usize::from(piece.bytes) <= PAGE_BYTES);
@@ -299,17 +313,16 @@ mod tests {
                 bytes,
             };
             // SAFETY: within `content`, to which nobody has a reference.
-            unsafe { Buffer::new(&mut memory, at(address), Cut::of(at(like)), 8) }
+            let mut buffer = unsafe { Buffer::new(at(address), Cut::of(at(like)), 8) };
+            let pages = buffer.translate_all(&mut memory);
+            (buffer.bounced_bytes(), pages)
         };
         let head = PAGE_BYTES - 16;
         let alike = register(PAGE_BYTES + 16, 100_000, 16);
-        assert_eq!(
-            alike.bounced_bytes() as usize,
-            head + (100_000 - head) % PAGE_BYTES
-        );
+        assert_eq!(alike.0 as usize, head + (100_000 - head) % PAGE_BYTES);
         let aligned = register(PAGE_BYTES, 65_536, 0);
-        assert_eq!((aligned.bounced_bytes(), aligned.user_pages()), (0, 16));
+        assert_eq!(aligned, (0, 16));
         // A side that does not fit the other's cut copies everything.
-        assert_eq!(register(256, 65_536, 0).bounced_bytes(), 65_536);
+        assert_eq!(register(256, 65_536, 0), (65_536, 0));
     }
 }

@@ -313,25 +313,18 @@ impl<L: Lower> ControlLevel<L> {
         }
     }
 
-    /// Registers a user's memory for one transfer, cut so: translates its pages, and allocates
-    /// bounce pages where address or size is unsuitable. Panics if the cut has another number of
-    /// bytes.
+    /// Registers a user's memory for one transfer, cut so. Its pages are translated, and bounce
+    /// pages allocated where address or size is unsuitable, when the card needs them: for a
+    /// dedicated queue all at once, for a transfer message by message. Panics if the cut has
+    /// another number of bytes.
     ///
     /// # Safety
     /// The memory stays valid until [`ControlLevel::release_buffer`]: for reading, and for writing
     /// if it is received into. Nobody has a reference to it that this breaks.
-    pub unsafe fn register_buffer(
-        &mut self,
-        c: &mut dyn Host,
-        memory: UserMemory,
-        cut: Cut,
-    ) -> BufferId {
+    pub unsafe fn register_buffer(&mut self, memory: UserMemory, cut: Cut) -> BufferId {
         assert_eq!(memory.bytes, cut.bytes);
-        let alignment = self.limits.alignment;
         // SAFETY: the caller's promise is the same.
-        let buffer = unsafe { Buffer::new(self.lower.memory(), memory, cut, alignment) };
-        let cost = self.costs.page * buffer.user_pages();
-        c.charge("control level: page translation", cost);
+        let buffer = unsafe { Buffer::new(memory, cut, self.limits.alignment) };
         let id = BufferId(self.new_number());
         self.buffers.insert(id, buffer);
         id
@@ -380,14 +373,16 @@ impl<L: Lower> ControlLevel<L> {
     fn open_queues(&mut self, c: &mut dyn Host) -> Result<(), Malformed> {
         while let Some((queue, bound)) = self.assignment.bind_next() {
             let request = self.requests.get(&bound.request);
-            let buffer = request.and_then(|r| self.buffers.get(&r.buffer));
+            let buffer = request.and_then(|r| self.buffers.get_mut(&r.buffer));
             let (Some(request), Some(buffer)) = (request, buffer) else {
                 return Err(Malformed(
                     self.me,
                     "a queue request whose buffer is released",
                 ));
             };
+            let translated = buffer.translate_all(self.lower.memory());
             let pieces = buffer.pieces();
+            charge_pages(c, &self.costs, translated);
             let (from, mailbox) = (bound.from, bound.mailbox);
             if !self.lower.expect(c, queue, from, mailbox, &pieces) {
                 return Err(Malformed(self.me, "a dedicated queue that is still open"));
@@ -584,6 +579,12 @@ impl<L: Lower> ControlLevel<L> {
     pub fn counts(&self) -> [usize; 4] {
         let (open, postponed) = self.assignment.counts();
         [open, postponed, self.buffers.len(), self.in_flight.len()]
+    }
+}
+
+fn charge_pages(c: &mut dyn Host, costs: &ControlCosts, pages: u64) {
+    if pages > 0 {
+        c.charge("control level: page translation", costs.page * pages);
     }
 }
 

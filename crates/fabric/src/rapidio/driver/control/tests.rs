@@ -144,7 +144,7 @@ proptest! {
             let cut = Cut::of(memory);
             let (request, buffer, mailbox) = nodes.with(to, |n, c| {
                 // SAFETY: `target` lives until the end, and is read after the transfer.
-                let buffer = unsafe { n.register_buffer(c, memory, cut) };
+                let buffer = unsafe { n.register_buffer(memory, cut) };
                 let (request, mailbox) = n.request_queue(c, user, from, buffer).unwrap();
                 (request, buffer, mailbox)
             });
@@ -163,7 +163,7 @@ proptest! {
                 let one = &all[&key];
                 let transfer = nodes.with(one.from, |n, c| {
                     // SAFETY: `content` lives until the end.
-                    let buffer = unsafe { n.register_buffer(c, one.source, one.cut) };
+                    let buffer = unsafe { n.register_buffer(one.source, one.cut) };
                     (n.send_buffer(c, user, one.to, mailbox, buffer), buffer)
                 });
                 sending.insert((one.from, transfer.0), transfer.1);

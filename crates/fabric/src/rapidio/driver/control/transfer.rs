@@ -1,6 +1,6 @@
 //! Transfers of registered buffers, message after message.
 
-use super::{BufferId, ControlEvent, ControlLevel, InFlight, TransferId, User};
+use super::{BufferId, ControlEvent, ControlLevel, InFlight, TransferId, User, charge_pages};
 use crate::kernel::Rank;
 use crate::rapidio::driver::lower::{Host, Lower};
 
@@ -37,7 +37,7 @@ impl<L: Lower> ControlLevel<L> {
         let Some(transfer) = self.transfers.get(&id).copied() else {
             return;
         };
-        let Some(buffer) = self.buffers.get(&transfer.buffer) else {
+        let Some(buffer) = self.buffers.get_mut(&transfer.buffer) else {
             self.transfers.remove(&id);
             return;
         };
@@ -49,12 +49,15 @@ impl<L: Lower> ControlLevel<L> {
             self.push(transfer.user, sent);
             return;
         }
+        let translated = buffer.translate(self.lower.memory(), end);
         let pieces = buffer.pieces_of(begin..end);
+        charge_pages(c, &self.costs, translated);
+        let mut copied = 0;
         for message in transfer.filled..end {
-            let bounced = buffer.bounced_bytes_of(message);
+            copied += buffer.bounced_bytes_of(message);
             buffer.fill_bounce_page(self.lower.memory(), message);
-            self.charge_copy(c, bounced);
         }
+        self.charge_copy(c, copied);
         let send = self.new_number();
         let Transfer { to, mailbox, .. } = transfer;
         let accepted = self.lower.send(c, to, mailbox, &pieces, send);

@@ -262,7 +262,7 @@ impl<L: Lower> Mx<L> {
         let (memory, cut) = large.next_part(self.control.messages_max());
         // SAFETY: valid until the request is done, as `irecv` demands; or it is `overlong`, which
         // nobody else refers to.
-        let buffer = unsafe { self.control.register_buffer(c, memory, cut) };
+        let buffer = unsafe { self.control.register_buffer(memory, cut) };
         large.part = Some((buffer, cut));
         let (from, offset) = (large.from.rank, large.received as u64);
         let (queue, mailbox) = self.control.request_queue(c, self.user, from, buffer)?;
@@ -351,7 +351,7 @@ impl<L: Lower> Mx<L> {
         };
         let memory = large.memory.part(large.sent..large.sent + grant.cut.bytes);
         // SAFETY: valid until the request is done, as `isend` demands.
-        let buffer = unsafe { self.control.register_buffer(c, memory, grant.cut) };
+        let buffer = unsafe { self.control.register_buffer(memory, grant.cut) };
         large.part = Some((buffer, grant.cut.bytes));
         let to = large.status.peer.rank;
         // The transfer may be over at once only if it has no messages, and each part has some.
