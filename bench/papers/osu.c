@@ -3,9 +3,9 @@
  * `bw_MB_s,BYTES,value` and `bibw_MB_s,BYTES,value` lines.
  *
  * Latency is half a round trip. Bandwidth is that of windows of 64 messages, each window answered
- * by one short message; both ways, each rank has a window of its own. Buffers begin at a page. SMALL
- * and LARGE are the repetitions of messages up to 8 KiB and of longer ones. On a modelled machine
- * MPI_Wtime is virtual, so a few say all. */
+ * by one short message; both ways, each rank has a window of its own. Buffers begin at a page.
+ * SMALL and LARGE are the repetitions of messages up to 8 KiB and of longer ones. On a modelled
+ * machine MPI_Wtime is virtual, so a few say all. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

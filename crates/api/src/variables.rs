@@ -286,6 +286,11 @@ pub const ALL: &[Variable] = &[
         "virtual environment with Open MPI's launcher",
     ),
     developer(
+        "FERRY_RAPIDIO_SEGMENTS",
+        "number; 1,500,000, 100 million under make rapidio-soak",
+        "segments of the RapidIO card's long test",
+    ),
+    developer(
         "FERRY_REFERENCE_HEADER",
         "file",
         "mpi.h of another standard-ABI library, to compare with",

@@ -361,7 +361,12 @@ impl<L: Lower> ControlLevel<L> {
         self.assignment.request(request, from);
         self.open_queues(c)?;
         let events = &mut self.users[usize::from(user.0)];
-        let own = |e: &ControlEvent| matches!(e, ControlEvent::Opened { request: r, .. } if *r == request);
+        let own = |e: &ControlEvent| match e {
+            ControlEvent::Opened {
+                request: opened, ..
+            } => *opened == request,
+            _ => false,
+        };
         let mailbox = match events.iter().position(own).and_then(|at| events.remove(at)) {
             Some(ControlEvent::Opened { mailbox, .. }) => Some(mailbox),
             _ => None,
