@@ -182,7 +182,8 @@ plain! {
         "Out::maybe($v)", "Out::NONE";
     "new offset" "MPI_Offset *@", "MPI_Offset *@", "*mut i64", "*mut i64", "Out<i64>",
         "Out::new($v, $n)?", "Out::NONE";
-    "&int" "int *@", "int *@", "*mut i32", "*mut i32", "&mut i32", "args::out_reference($v, $n)?", "&mut 0";
+    "&int" "int *@", "int *@", "*mut i32", "*mut i32", "&mut i32",
+        "args::out_reference($v, $n)?", "&mut 0";
     "&int?" "int *@", "int *@", "*mut i32", "*mut i32", "Option<&mut i32>",
         "args::place_or_none($v)", "None";
     "&count" "int *@", "MPI_Count *@", "*mut i32", "*mut i64", "InOutCount",

@@ -1,8 +1,8 @@
 //! The registry: the kinds of card that a machine file can name, and the machines that come with
 //! Ferry. This is the one place that names them.
 //!
-//! A new kind of card is a folder beside `remote_write`, `dimmnet2` and `rapidio`. It needs a variant of
-//! [`Nic`], an arm of [`Nic::kind`], an arm of [`read_nic`] and its name in [`KINDS`].
+//! A new kind of card is a folder beside `remote_write`, `dimmnet2` and `rapidio`. It needs a
+//! variant of [`Nic`], an arm of [`Nic::kind`], an arm of [`read_nic`] and its name in [`KINDS`].
 
 use super::Machine;
 use super::file::{FileError, read_tables};

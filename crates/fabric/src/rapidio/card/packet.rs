@@ -127,7 +127,8 @@ mod tests {
         #[test]
         fn segments_make_up_the_message(data in prop::collection::vec(any::<u8>(), 1..=4096)) {
             let message = Message { from: 0, to: 1, mailbox: 0, letter: 0, data };
-            let segments: Vec<&[u8]> = (0..message.segments()).map(|n| message.segment(n)).collect();
+            let numbers = 0..message.segments();
+            let segments: Vec<&[u8]> = numbers.map(|n| message.segment(n)).collect();
             prop_assert_eq!(segments.concat(), &message.data[..]);
             let (last, rest) = segments.split_last().unwrap();
             prop_assert!(rest.iter().all(|s| s.len() == message.segment_bytes()));

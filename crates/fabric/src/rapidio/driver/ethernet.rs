@@ -1,4 +1,5 @@
-//! Frames over the control level: the paper's virtual Ethernet device, a second user of the channel.
+//! Frames over the control level: the paper's virtual Ethernet device, a second user of the
+//! channel.
 //!
 //! A frame is a datum of the general queue, like MPI's small messages. One that fits a message of
 //! the card with the control level's header is one message; a longer one is cut and reassembled.

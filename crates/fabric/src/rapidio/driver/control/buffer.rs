@@ -6,7 +6,8 @@
 //! A message never spans two pages: the physical addresses of neighbours are not neighbours. It
 //! goes straight from or to the user's page where it begins and ends there at a multiple of 256
 //! bytes. Otherwise it goes through a bounce page. That is the head and the tail of a transfer if
-//! both sides lie alike in their pages, and everything on a side whose address does not fit the cut.
+//! both sides lie alike in their pages. It is everything on a side whose address does not fit the
+//! cut.
 //!
 //! Each message is rounded up to 256 bytes, so that all of its segments are whole. The card writes
 //! a last segment that comes first at 256 * (segments - 1). With whole segments that is its right

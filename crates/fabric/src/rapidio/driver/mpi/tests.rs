@@ -292,7 +292,7 @@ proptest! {
                 }
             }
             // All receives are asked for at once, so that requests for queues are postponed.
-            let mut targets: Vec<_> = others.iter().map(|_| vec![Vec::new(); large.len()]).collect();
+            let mut targets = vec![vec![Vec::new(); large.len()]; others.len()];
             for (&from, targets) in others.iter().zip(&mut targets) {
                 for (i, (&(len, offset, placed), memory)) in large.iter().zip(targets).enumerate() {
                     let target = at_offset(memory, len, offset);
