@@ -53,7 +53,8 @@ pub struct Options {
     /// The modelled machine: one that comes with Ferry, or a file
     #[arg(long)]
     machine: String,
-    /// Number of nodes (the last byte of an address counts them), each with a namespace and an interface eth0
+    /// Number of nodes (the last byte of an address counts them), each with a namespace and an
+    /// interface eth0
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=254))]
     nodes: u32,
     /// Deliver each frame when virtual time says, against real time. Otherwise as soon as the model
@@ -72,7 +73,8 @@ pub struct Options {
     /// Print at the end what nodes, cards and links did
     #[arg(long)]
     machine_report: bool,
-    /// Run this program of MPI or MX on the machine, a rank a node; frames cross beside its messages.
+    /// Run this program of MPI or MX on the machine, a rank a node; frames cross beside its
+    /// messages.
     /// Program and arguments are one word, for a shell
     #[arg(long, value_name = "PROGRAM")]
     mpi: Option<String>,
@@ -124,7 +126,8 @@ pub fn run(options: &Options) -> Result<u8, String> {
         });
         let others: Vec<&str> = others.map(|known| known.name).collect();
         return Err(format!(
-            "the card of machine {name} has no channel that carries Ethernet frames; these have: {}",
+            "the card of machine {name} has no channel that carries Ethernet frames; these have: \
+             {}",
             others.join(", ")
         ));
     };

@@ -24,8 +24,8 @@ pub struct Unreceived {
 }
 
 impl Device {
-    /// Starts a receive. Inlined, so that `sink` is stored once, in its request: moving it would read
-    /// with wide loads what has just been written with narrow stores, and wait for these.
+    /// Starts a receive. Inlined, so that `sink` is stored once, in its request: moving it would
+    /// read with wide loads what has just been written with narrow stores, and wait for these.
     ///
     /// # Safety
     /// The memory behind `sink` must stay valid and untouched by others until completion.
