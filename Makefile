@@ -9,7 +9,7 @@ ONLY ?=
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | \
-	    awk -F '\t' '{ printf "make %-15s%s\n", $$1, $$2 }'
+	    awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
 
 build: ## build the library and the commands (release)
 	@cargo build --release
@@ -44,7 +44,7 @@ install: ## install library, mpi.h, commands, man pages and completions; PREFIX=
 uninstall: ## remove what install wrote under PREFIX, and nothing else
 	@scripts/uninstall "$(PREFIX)"
 
-rapidio-soak: ## 100 million segments through RapidIO cards that refuse some (minutes)
+rapidio-soak: ## send 100 million segments through RapidIO cards that refuse some; minutes
 	@FERRY_RAPIDIO_SEGMENTS=100000000 cargo test -q --release -p ferry-fabric --lib long_traffic
 
 fuzz: ## feed mutated bytes to every parser, FERRY_FUZZ_SECONDS=60 each
