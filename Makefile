@@ -5,7 +5,8 @@ PREFIX ?= /usr/local
 ONLY ?=
 .DEFAULT_GOAL := build
 
-.PHONY: help build demo test bench bench-overlap bench-tipc papers docs install uninstall fuzz rapidio-soak clean
+.PHONY: help build demo test bench bench-overlap bench-tipc papers docs install uninstall fuzz
+.PHONY: rapidio-soak clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | \
