@@ -7,6 +7,9 @@
 //!                  ├─ logical      MPI_LAND and its kin, C and Fortran truth values
 //!                  ├─ pair         MPI_MINLOC, MPI_MAXLOC
 //!                  └─ long_double  the C compiler's long double
+//!
+//!   Op::apply_atomic ─► atomic      one-sided accumulation by atomics, element by element
+//!   Op::fetch_apply ──► accumulate  the same under the target's lock
 //! ```
 //!
 //! [`Op::apply`] is one indirect call of a loop for this type and this processor. The loops of an
@@ -32,6 +35,8 @@
 //! assert_eq!(b, [11, 22, 33]);
 //! ```
 
+mod accumulate;
+mod atomic;
 mod kernel;
 mod logical;
 mod long_double;
@@ -41,10 +46,11 @@ mod predefined;
 mod reference;
 mod table;
 
+pub use atomic::{compare_exchange, compare_exchange_locked};
 pub use logical::FortranBooleans;
 pub use predefined::Predefined;
 
-use ferry_datatype::{Basic, Datatype};
+use ferry_datatype::{Basic, Datatype, Form};
 use pair::AnyPair;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -127,6 +133,15 @@ pub enum OpError {
         "one-sided accumulation takes predefined operations only, not one made by MPI_Op_create"
     )]
     UserInAccumulate,
+    /// MPI_Compare_and_swap of a type that has no equality of bits.
+    #[error(
+        "MPI_Compare_and_swap is not defined on {datatype} (MPI 5.0 §12.3.4 allows it on \
+         predefined integers, logicals and MPI_BYTE)"
+    )]
+    NotComparable {
+        /// The type's name.
+        datatype: &'static str,
+    },
 }
 
 static PREDEFINED: LazyLock<[Arc<Op>; 14]> = LazyLock::new(|| {
@@ -182,17 +197,63 @@ impl Op {
             Action::Predefined(op, _) if op.is_accumulate_only() => {
                 Err(OpError::AccumulateOnly { op: op.name() })
             }
-            Action::Predefined(op, table) => defined(*op, table, t),
+            Action::Predefined(op, _) => defined(*op, t),
         }
     }
 
     /// Checks that this operation can be used in a one-sided accumulation of elements of the
     /// predefined type `t` (MPI 5.0 §12.3.4).
+    #[inline]
     pub fn check_accumulate(&self, t: &Datatype) -> Result<(), OpError> {
+        match (&self.action, t.basic_kind()) {
+            (Action::Predefined(op, _), Some(basic)) if atomic::is_defined(*op, basic) => {
+                return Ok(());
+            }
+            _ => {}
+        }
         match &self.action {
             Action::User(_) => Err(OpError::UserInAccumulate),
-            Action::Predefined(op, table) => defined(*op, table, t),
+            Action::Predefined(op, _) => defined(*op, t),
         }
+    }
+
+    /// Returns whether each element of this type that lies at a multiple of its size is accumulated
+    /// by one CPU atomic: integers, floating-point numbers, logicals, bytes and characters of 1, 2,
+    /// 4 and 8 bytes. Not pairs, complex numbers, long double and whatever has 16 bytes.
+    #[inline]
+    pub fn is_atomic(basic: Basic) -> bool {
+        atomic::is_atomic(basic)
+    }
+
+    /// `target[i] = origin[i] op target[i]` for `count` elements, each by one atomic. The old
+    /// values go to `result`, if there is one. The results are those of reductions.
+    ///
+    /// Does nothing if [`Op::check_accumulate`] or [`Op::is_atomic`] refuses the type.
+    ///
+    /// # Safety
+    /// `target` is writable for `count` elements, aligned to their size, in memory that is changed
+    /// by atomics only. `origin` is readable and `result` writable, at any alignment. MPI_NO_OP
+    /// does not read `origin`.
+    #[inline]
+    pub unsafe fn apply_atomic(
+        &self,
+        origin: *const u8,
+        target: *mut u8,
+        result: Option<*mut u8>,
+        count: usize,
+        basic: Basic,
+    ) {
+        let Action::Predefined(op, _) = &self.action else {
+            return;
+        };
+        let elements = atomic::Elements {
+            origin,
+            target,
+            result,
+            count,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { atomic::apply(*op, elements, basic) }
     }
 
     /// `inout[i] = invec[i] op inout[i]` for `count` elements of type `t`. Does nothing if
@@ -216,6 +277,11 @@ impl Op {
                             unsafe { kernel(invec, inout, count) }
                         }
                     }
+                    Element::Pair(value, index) if *op == Predefined::Replace => {
+                        let bytes = count * Form::Pair(value, index).extent();
+                        // SAFETY: the caller's promise.
+                        unsafe { std::ptr::copy(invec, inout, bytes) }
+                    }
                     Element::Pair(value, index) => {
                         if let (Predefined::Minloc | Predefined::Maxloc, Some(pair)) =
                             (op, AnyPair::new(value, index))
@@ -237,9 +303,25 @@ fn kernels(op: Predefined, table: &OnceLock<Box<Table>>) -> &Table {
     table.get_or_init(|| Box::new(Table::new(op)))
 }
 
-fn defined(op: Predefined, table: &OnceLock<Box<Table>>, t: &Datatype) -> Result<(), OpError> {
+/// Checks that MPI_Compare_and_swap takes elements of the type `t` (MPI 5.0 §12.3.4.4).
+pub fn check_compare_and_swap(t: &Datatype) -> Result<(), OpError> {
+    match t.basic_kind() {
+        Some(basic) if atomic::is_comparable(basic) => Ok(()),
+        Some(basic) if !basic.exists() => Err(OpError::NoSuchType {
+            datatype: basic.name(),
+        }),
+        Some(basic) => Err(OpError::NotComparable {
+            datatype: basic.name(),
+        }),
+        None => Err(OpError::NotComparable {
+            datatype: "a derived datatype",
+        }),
+    }
+}
+
+fn defined(op: Predefined, t: &Datatype) -> Result<(), OpError> {
     match Element::of(t) {
-        Element::Basic(basic) if kernels(op, table).find(basic).is_some() => Ok(()),
+        Element::Basic(basic) if atomic::is_defined(op, basic) => Ok(()),
         Element::Basic(basic) if !basic.exists() => Err(OpError::NoSuchType {
             datatype: basic.name(),
         }),
@@ -249,8 +331,9 @@ fn defined(op: Predefined, table: &OnceLock<Box<Table>>, t: &Datatype) -> Result
             allowed: table::allowed(op),
         }),
         Element::Pair(value, index)
-            if matches!(op, Predefined::Minloc | Predefined::Maxloc)
-                && AnyPair::new(value, index).is_some() =>
+            if op.is_accumulate_only()
+                || matches!(op, Predefined::Minloc | Predefined::Maxloc)
+                    && AnyPair::new(value, index).is_some() =>
         {
             Ok(())
         }

@@ -72,22 +72,47 @@ impl Truth for Xor {
     }
 }
 
+/// The truth values' numbers, narrowed to `T`.
+#[derive(Clone, Copy)]
+pub(crate) struct Booleans<T> {
+    yes: T,
+    no: T,
+}
+
+impl<T: Cell> Booleans<T> {
+    /// Those of the process.
+    #[inline]
+    pub(crate) fn current() -> Booleans<T> {
+        Booleans {
+            yes: T::narrow(TRUE.load(Ordering::Relaxed)),
+            no: T::narrow(FALSE.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Combines two LOGICALs. Any value but .FALSE. is true.
+    #[inline(always)]
+    pub(crate) fn combine<R: Truth>(self, a: T, b: T) -> T {
+        if R::holds(a != self.no, b != self.no) {
+            self.yes
+        } else {
+            self.no
+        }
+    }
+}
+
 /// Any value but .FALSE. is true. Results are the exact .TRUE. and .FALSE. values.
 ///
 /// # Safety
 /// As for [`Kernel`].
 unsafe fn run<T: Cell, R: Truth>(input: *const u8, inout: *mut u8, count: usize) {
-    let yes = T::narrow(TRUE.load(Ordering::Relaxed));
-    let no = T::narrow(FALSE.load(Ordering::Relaxed));
+    let booleans = Booleans::<T>::current();
     let (input, inout) = (input.cast::<T>(), inout.cast::<T>());
     for i in 0..count {
         // SAFETY: i < count, and the caller vouches for count elements behind either pointer.
         unsafe {
-            let a = input.add(i).read_unaligned() != no;
-            let b = inout.add(i).read_unaligned() != no;
-            inout
-                .add(i)
-                .write_unaligned(if R::holds(a, b) { yes } else { no });
+            let a = input.add(i).read_unaligned();
+            let b = inout.add(i).read_unaligned();
+            inout.add(i).write_unaligned(booleans.combine::<R>(a, b));
         }
     }
 }

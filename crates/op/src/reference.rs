@@ -33,7 +33,7 @@ impl PartialEq for Value {
 
 /// A choice of value that every type can turn into one of its own.
 #[derive(Clone, Copy, Debug)]
-enum Raw {
+pub(crate) enum Raw {
     Small(i8),
     Wild(u64),
 }
@@ -267,6 +267,7 @@ fn the_table_is_the_standards() {
         let table = Table::new(op);
         for &basic in Basic::ALL {
             let found = table.find(basic).is_some();
+            assert_eq!(found, crate::atomic::is_defined(op, basic));
             assert_eq!(
                 found,
                 allowed(op, basic) || extension(op, basic),
@@ -279,7 +280,7 @@ fn the_table_is_the_standards() {
 }
 
 /// Runs `kernel` on odd addresses and compares every byte with what should be there.
-fn compare(
+pub(crate) fn compare(
     op: Predefined,
     basic: Basic,
     form: Form,
@@ -333,7 +334,7 @@ fn compare(
     Ok(())
 }
 
-fn elements() -> impl Strategy<Value = Vec<([Raw; 2], [Raw; 2])>> {
+pub(crate) fn elements() -> impl Strategy<Value = Vec<([Raw; 2], [Raw; 2])>> {
     let pair = || [raw(), raw()];
     prop::collection::vec((pair(), pair()), 0..70)
 }

@@ -11,7 +11,7 @@ pub(crate) struct Table([Option<Kernel>; SLOTS]);
 /// The first handle value of a predefined type (MPI 5.0 §20.3).
 const FIRST: u32 = 0x200;
 /// More than there are predefined types.
-const SLOTS: usize = 256;
+pub(crate) const SLOTS: usize = 256;
 
 impl Table {
     /// The kernels of `op`.
@@ -30,8 +30,9 @@ impl Table {
     }
 }
 
+/// The place of a type in a table of all types.
 #[inline]
-fn slot(basic: Basic) -> usize {
+pub(crate) const fn slot(basic: Basic) -> usize {
     (basic.value() - FIRST) as usize % SLOTS
 }
 
@@ -51,34 +52,36 @@ pub(crate) fn allowed(op: Predefined) -> &'static str {
 
 /// Returns whether `op` is defined on this type. The additions to the standard's table are
 /// explained on the crate's front page.
-fn defined(op: Predefined, basic: Basic) -> bool {
-    let class = if basic == Basic::Char {
-        Class::CInteger
-    } else {
-        basic.class()
+pub(crate) const fn defined(op: Predefined, basic: Basic) -> bool {
+    if !basic.exists() {
+        return false;
+    }
+    let class = match basic {
+        Basic::Char => Class::CInteger,
+        _ => basic.class(),
     };
     let integer = matches!(
         class,
         Class::CInteger | Class::FortranInteger | Class::MultiLanguage
     );
     match op {
-        Min | Max => integer || class == Class::Float,
+        Min | Max => integer || matches!(class, Class::Float),
         Sum | Prod => integer || matches!(class, Class::Float | Class::Complex),
-        Band | Bor | Bxor => integer || class == Class::Byte,
+        Band | Bor | Bxor => integer || matches!(class, Class::Byte),
         Land | Lor | Lxor => {
             matches!(
                 class,
                 Class::CInteger | Class::MultiLanguage | Class::Logical | Class::FortranLogical
             )
         }
-        Minloc | Maxloc => class == Class::Pair,
-        Replace | NoOp => class != Class::Packed,
+        Minloc | Maxloc => matches!(class, Class::Pair),
+        Replace | NoOp => !matches!(class, Class::Packed),
     }
 }
 
 /// The kernel of `op` on `basic`.
 fn choose(op: Predefined, basic: Basic) -> Option<Kernel> {
-    if !basic.exists() || !defined(op, basic) {
+    if !defined(op, basic) {
         return None;
     }
     if op == NoOp {
