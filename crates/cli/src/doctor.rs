@@ -266,7 +266,7 @@ fn shared_memory() -> Finding {
             format!(
                 "memfd works (a segment for 64 ranks: {} of addresses, pages on first use); \
                  /dev/shm is not used",
-                size(segment.layout.total_bytes())
+                size(segment.layout.arena_offset)
             ),
         ),
         Err(e) => Finding {

@@ -66,8 +66,10 @@ pub use base::counters::{COUNTERS, Count, Counters, HasDevice, TRANSPORT_NAMES, 
 pub use base::key::{ContextId, Envelope, Key, Pattern, ProcId, Tags};
 pub use base::request::{Completion, Fault, ReqId, SendMode};
 pub use device::{Capabilities, Unreceived, finish};
+pub use ferry_transport::ReadError;
 pub use ferry_transport::connected::REFUSED;
 pub use ferry_transport::model::{is_modelled, virtual_time};
+pub use ferry_transport::shm::{Mapping, PeerMemory, SharedMemory, SharedRange, Waker};
 pub use ferry_transport::shm::{READ_MIN_ADAPTIVE, read_min, set_read_min};
 pub use node::counter_board::{CounterBoardGroup, PHASES, SLOT_MAX_BYTES};
 pub use node::flat_board::{FlatBoardGroup, MARK_BITS, POST_MAX_BYTES};
@@ -80,7 +82,7 @@ pub use progress::thread::{
     has_progress_thread, start_progress_thread, stop_progress_thread, wake_progress_thread,
 };
 pub use progress::wait::{
-    CURRENT_CALL, Describe, WaitingFor, set_yields, wait, wait_until, yields,
+    CURRENT_CALL, Describe, WaitingFor, set_yields, wait, wait_for_memory, wait_until, yields,
 };
 pub use protocol::control::ControlMessage;
 pub use protocol::deferred::EDGE_MAX_BYTES;

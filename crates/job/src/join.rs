@@ -126,7 +126,7 @@ pub(crate) fn join_through(number: RawFd) -> Result<JobContext, JobError> {
     let mut segment = Segment::open(
         fd,
         rank_info.local_ranks.len() as u32,
-        rank_info.segment_len,
+        Some(rank_info.segment_len),
     )?;
     segment.machine = machine;
     segment.interfaces.extend(fds);

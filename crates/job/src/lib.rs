@@ -45,6 +45,6 @@ pub use launcher::{JobInfo, NodeJob, RankSocket, Received};
 pub use messages::{TEXT_MAX_BYTES, ToLauncher, ToRank};
 pub use nodes::{Node, Nodes, RankRange};
 pub use rank_info::{Malformed, PROTOCOL, RankInfo, new_key};
-pub use segment::{Segment, SegmentLayout};
+pub use segment::{ARENA_BYTES, Segment, SegmentLayout};
 pub use status::{PEER_OWN_PROGRAM, PEER_SEVERAL, RankState, RankStatus, SendSlot, Wait};
 pub use thread::{THREAD_PREFIX, start_thread};

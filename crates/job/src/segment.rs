@@ -4,6 +4,7 @@
 //! 0                 header (magic, version, ranks)
 //! status_offset     one RankStatus for each rank
 //! transport_offset  what the shared-memory transport keeps there
+//! arena_offset      memory of windows, handed out in ranges (ferry-transport's `SharedMemory`)
 //! ```
 //!
 //! It has no name in a file system, so nothing is left behind however the job ends. Pages that are
@@ -32,7 +33,13 @@ const BOARDS_PER_RANK: u64 = 16;
 /// phases.
 const BOARD_BYTES_PER_RANK: u64 = 8 * (2048 + 64);
 
-/// Offsets in the segment. They depend on the number of local ranks only.
+/// Bytes of the arena. A choice: no job uses them up, although no range is handed out twice. Only
+/// the file's length: a page exists once it is touched.
+pub const ARENA_BYTES: u64 = 1 << 60;
+/// Alignment of the arena, bytes: the largest page that a system may have.
+const ARENA_ALIGN_BYTES: u64 = 64 * 1024;
+
+/// Offsets in the segment. All but the arena's length depend on the number of local ranks only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentLayout {
     /// Local ranks.
@@ -41,17 +48,35 @@ pub struct SegmentLayout {
     pub status_offset: u64,
     /// Offset of the transport's part, page aligned.
     pub transport_offset: u64,
+    /// Offset of the arena, a multiple of 64 KiB.
+    pub arena_offset: u64,
+    /// Bytes of the arena: [`ARENA_BYTES`], or what the limit on the length of files leaves. 0:
+    /// there is none.
+    pub arena_bytes: u64,
 }
 
 impl SegmentLayout {
-    /// The layout for `ranks` local ranks.
+    /// The layout for `ranks` local ranks, without an arena.
     pub fn new(ranks: u32) -> SegmentLayout {
         let status_offset = 4096;
         let status_len = u64::from(ranks) * std::mem::size_of::<crate::RankStatus>() as u64;
+        let transport_offset = (status_offset + status_len).next_multiple_of(4096);
+        let transport_end = transport_offset + SegmentLayout::transport_bytes(ranks);
         SegmentLayout {
             ranks,
             status_offset,
-            transport_offset: (status_offset + status_len).next_multiple_of(4096),
+            transport_offset,
+            arena_offset: transport_end.next_multiple_of(ARENA_ALIGN_BYTES),
+            arena_bytes: 0,
+        }
+    }
+
+    /// The layout with an arena as long as a file of at most `file_max` bytes allows.
+    fn with_arena(self, file_max: u64) -> SegmentLayout {
+        let room = file_max.saturating_sub(self.arena_offset);
+        SegmentLayout {
+            arena_bytes: room.min(ARENA_BYTES) / ARENA_ALIGN_BYTES * ARENA_ALIGN_BYTES,
+            ..self
         }
     }
 
@@ -67,7 +92,7 @@ impl SegmentLayout {
 
     /// Bytes of the whole segment.
     pub fn total_bytes(&self) -> u64 {
-        self.transport_offset + SegmentLayout::transport_bytes(self.ranks)
+        self.arena_offset + self.arena_bytes
     }
 }
 
@@ -91,7 +116,7 @@ pub struct Segment {
 impl Segment {
     /// Makes a segment for `ranks` local ranks. Called by the launcher.
     pub fn create(ranks: u32) -> Result<Segment, JobError> {
-        let layout = SegmentLayout::new(ranks);
+        let mut layout = SegmentLayout::new(ranks);
         let refused = |attempted: String, advice| {
             move |cause: io::Error| JobError::Refused {
                 attempted,
@@ -109,15 +134,22 @@ impl Segment {
                 "Ferry needs memfd_create (Linux 3.17) and a free file descriptor",
             )(e.into())
         })?;
-        rustix::fs::ftruncate(&fd, layout.total_bytes()).map_err(|e| {
-            refused(
-                format!(
-                    "giving the node's memory segment for {ranks} ranks its {} bytes (sparse)",
-                    layout.total_bytes()
-                ),
-                "raise RLIMIT_FSIZE (ulimit -f), or start fewer ranks on this node",
-            )(e.into())
-        })?;
+        // Beyond the limit the system sends SIGXFSZ, so it is read before.
+        let file_max = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        let with_arena = layout.with_arena(file_max.unwrap_or(u64::MAX));
+        if rustix::fs::ftruncate(&fd, with_arena.total_bytes()).is_ok() {
+            layout = with_arena;
+        } else {
+            rustix::fs::ftruncate(&fd, layout.total_bytes()).map_err(|e| {
+                refused(
+                    format!(
+                        "giving the node's memory segment for {ranks} ranks its {} bytes (sparse)",
+                        layout.total_bytes()
+                    ),
+                    "raise RLIMIT_FSIZE (ulimit -f), or start fewer ranks on this node",
+                )(e.into())
+            })?;
+        }
         let mut header = [0u8; 16];
         header[..8].copy_from_slice(&MAGIC.to_le_bytes());
         header[8..12].copy_from_slice(&PROTOCOL.to_le_bytes());
@@ -142,9 +174,10 @@ impl Segment {
         })
     }
 
-    /// Opens the segment from the launcher, and checks its length and header.
-    pub fn open(fd: OwnedFd, ranks: u32, len: u64) -> Result<Segment, JobError> {
-        let layout = SegmentLayout::new(ranks);
+    /// Opens the segment from the launcher, and checks its length and header. `len`: the length,
+    /// where the launcher has told it. What is longer than the transport's part is the arena.
+    pub fn open(fd: OwnedFd, ranks: u32, len: Option<u64>) -> Result<Segment, JobError> {
+        let mut layout = SegmentLayout::new(ranks);
         let bad = |what: String| {
             JobError::Launcher(format!(
                 "the node's memory segment from mpiexec cannot be used: {what}"
@@ -152,12 +185,14 @@ impl Segment {
         };
         let file = File::from(fd);
         let there = file.metadata().map_err(|e| bad(e.to_string()))?.len();
-        if there != len || there < layout.total_bytes() {
+        let told = len.unwrap_or(there);
+        if there != told || there < layout.total_bytes() {
             return Err(bad(format!(
-                "it has {there} bytes, mpiexec said {len}, and {ranks} ranks need {}",
+                "it has {there} bytes, mpiexec said {told}, and {ranks} ranks need {}",
                 layout.total_bytes()
             )));
         }
+        layout = layout.with_arena(there);
         let mut header = [0u8; 16];
         file.read_exact_at(&mut header, 0)
             .map_err(|e| bad(e.to_string()))?;
@@ -232,15 +267,48 @@ mod tests {
                     <= layout.transport_offset
             );
             assert_eq!(layout.transport_offset % 4096, 0);
-            assert!(layout.total_bytes() > layout.transport_offset);
+            let transport_end = layout.transport_offset + SegmentLayout::transport_bytes(ranks);
+            assert!(
+                layout.transport_offset < transport_end && transport_end <= layout.arena_offset
+            );
+            assert_eq!(layout.arena_offset % (64 * 1024), 0);
+            assert_eq!(layout.total_bytes(), layout.arena_offset);
         }
+    }
+
+    #[test]
+    fn the_arena_is_as_long_as_a_file_may_be() {
+        let layout = SegmentLayout::new(4);
+        assert_eq!(layout.with_arena(u64::MAX).arena_bytes, ARENA_BYTES);
+        let some = layout.with_arena(layout.arena_offset + 200_000);
+        assert_eq!(some.arena_bytes, 3 * 64 * 1024);
+        assert_eq!(layout.with_arena(4096), layout, "none");
+    }
+
+    #[test]
+    fn a_rank_finds_the_arena_that_the_launcher_has_made() {
+        let made = Segment::create(2).unwrap();
+        let clone = || made.fd.try_clone().unwrap();
+        let opened = Segment::open(clone(), 2, None).unwrap();
+        assert_eq!(opened.layout, made.layout);
+        assert!(opened.layout.arena_bytes > 1 << 40, "no limit in this test");
+        let blocks = rustix::fs::fstat(&made.fd).unwrap().st_blocks;
+        assert!(blocks <= 16, "{blocks} blocks of 512 bytes");
+        // A launcher that was refused a longer file.
+        let short = Segment::create(2).unwrap();
+        let fd = rustix::fs::memfd_create("short", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&fd, short.layout.arena_offset).unwrap();
+        let mut header = [0; 16];
+        rustix::io::pread(&short.fd, &mut header, 0).unwrap();
+        rustix::io::pwrite(&fd, &header, 0).unwrap();
+        assert_eq!(Segment::open(fd, 2, None).unwrap().layout.arena_bytes, 0);
     }
 
     #[test]
     fn both_sides_see_the_same_status() {
         let made = Segment::create(3).unwrap();
         let fd = made.fd.try_clone().unwrap();
-        let opened = Segment::open(fd, 3, made.layout.total_bytes()).unwrap();
+        let opened = Segment::open(fd, 3, Some(made.layout.total_bytes())).unwrap();
         opened.status(2).unwrap().peer.store(-7, Ordering::Relaxed);
         assert_eq!(made.status(2).unwrap().peer.load(Ordering::Relaxed), -7);
         assert!(made.status(3).is_none());
@@ -250,8 +318,8 @@ mod tests {
     fn a_wrong_segment_is_refused() {
         let made = Segment::create(3).unwrap();
         let clone = || made.fd.try_clone().unwrap();
-        assert!(Segment::open(clone(), 4, made.layout.total_bytes()).is_err());
-        assert!(Segment::open(clone(), 3, 4096).is_err());
+        assert!(Segment::open(clone(), 4, Some(made.layout.total_bytes())).is_err());
+        assert!(Segment::open(clone(), 3, Some(4096)).is_err());
         assert!(
             rustix::fs::ftruncate(&made.fd, 4096).is_err(),
             "the length is sealed"

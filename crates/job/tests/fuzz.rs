@@ -143,7 +143,7 @@ fn fuzz_segment_header() {
                 return 0;
             }
         }
-        match Segment::open(file, ranks, total) {
+        match Segment::open(file, ranks, Some(total)) {
             Ok(segment) => {
                 assert!(fits, "a segment with another first page was taken");
                 assert_eq!(segment.statuses().len(), ranks as usize);
@@ -167,7 +167,7 @@ fn fuzz_segment_length() {
         let said = u64::from_le_bytes(*first);
         // A file that is shorter than the layout must never be mapped, whatever was said of it.
         let there = said % (2 * total);
-        let opened = Segment::open(memory(there), 3, said);
+        let opened = Segment::open(memory(there), 3, Some(said));
         assert!(opened.is_err(), "a first page of zeros was taken");
         there < total
     });

@@ -4,14 +4,13 @@ use crate::connected::{self, ConnTransport, Medium};
 use crate::model::{self, Model};
 use crate::names::{SHM_INDEX, index_of};
 use crate::self_loop::SelfLoop;
-use crate::shm::{CounterBoard, FlatBoard, Shm, Waker};
+use crate::shm::{SharedMemory, Shm};
 use crate::tcp::{self, Tcp};
 use crate::tipc::{self, Tipc};
 use crate::wakeup::{self, Wakeup};
 use crate::{
-    Answer, BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Inbox, NodeCollectives,
-    ProcId, ReadError, ReadStart, Sleeper, Streamed, Transport, TransportError, VirtualTime,
-    ZeroCopy,
+    Answer, BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Inbox, ProcId,
+    ReadError, ReadStart, Sleeper, Streamed, Transport, TransportError, VirtualTime, ZeroCopy,
 };
 use ferry_job::{Directory, RankInfo, Segment};
 use std::sync::atomic::AtomicU32;
@@ -41,6 +40,8 @@ pub struct Transports {
     routes: Vec<u8>,
     /// What this process's threads sleep on.
     wakeup: &'static Wakeup,
+    /// Memory shared with the processes of the node, whatever transport leads to them.
+    shared_memory: Option<SharedMemory>,
     /// The job runs on a modelled machine.
     is_virtual: bool,
 }
@@ -105,6 +106,7 @@ fn open_these(
         order: vec!["self"],
         routes: vec![UNKNOWN; rank_info.size as usize],
         wakeup: Box::leak(Box::new(Wakeup::on_word(&OWN_WAKEUP_WORD, true))),
+        shared_memory: None,
         is_virtual: false,
     };
     if let Some(machine) = segment.as_mut().and_then(|s| s.machine.take()) {
@@ -118,6 +120,7 @@ fn open_these(
         transports.make_wakeup()?;
         return Ok(transports);
     }
+    transports.shared_memory = segment.as_ref().and_then(SharedMemory::new);
     // Peers are left that no transport reaches yet.
     let mut peers_left = rank_info.size > 1;
     // All media of connections are one transport. Which medium reaches a peer is found when the
@@ -519,64 +522,6 @@ impl Transports {
         }
     }
 
-    /// [`Shm::shares_core`].
-    pub fn shares_core(&self, core: u32) -> bool {
-        self.shm.as_ref().is_some_and(|shm| shm.shares_core(core))
-    }
-
-    /// [`Shm::progress_polls`].
-    pub fn progress_polls(&self, peer: ProcId) -> bool {
-        self.shm
-            .as_ref()
-            .is_some_and(|shm| shm.progress_polls(peer))
-    }
-
-    /// [`Shm::for_each_waiting_core`].
-    pub fn for_each_waiting_core(&self, each: &mut dyn FnMut(u32)) {
-        if let Some(shm) = &self.shm {
-            shm.for_each_waiting_core(each);
-        }
-    }
-
-    /// [`NodeCollectives::allocate_board`] of shared memory.
-    pub fn allocate_board(&mut self, members: u32) -> Option<u32> {
-        self.shm.as_mut()?.allocate_board(members)
-    }
-
-    /// [`NodeCollectives::counter_board`] of shared memory.
-    pub fn counter_board(
-        &mut self,
-        owner: ProcId,
-        number: u32,
-        members: u32,
-    ) -> Option<CounterBoard> {
-        self.shm.as_mut()?.counter_board(owner, number, members)
-    }
-
-    /// [`NodeCollectives::flat_board`] of shared memory.
-    pub fn flat_board(
-        &mut self,
-        owner: ProcId,
-        number: u32,
-        members: u32,
-        me: u32,
-    ) -> Option<FlatBoard> {
-        self.shm.as_mut()?.flat_board(owner, number, members, me)
-    }
-
-    /// [`NodeCollectives::waker`] of shared memory.
-    pub fn waker(&self, peer: ProcId) -> Option<Waker> {
-        self.shm.as_ref()?.waker(peer)
-    }
-
-    /// [`NodeCollectives::wake_program`] of shared memory.
-    #[inline]
-    pub fn wake_program(&self, peer: ProcId) {
-        if let Some(shm) = &self.shm {
-            shm.wake_program(peer);
-        }
-    }
-
     /// What this process's threads sleep on.
     #[inline]
     pub fn wakeup(&self) -> &'static Wakeup {
@@ -589,5 +534,6 @@ impl Transports {
     }
 }
 
+mod node;
 #[cfg(all(test, not(loom)))]
 mod tests;

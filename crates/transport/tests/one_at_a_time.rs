@@ -25,7 +25,7 @@ fn pair(cores: u32) -> [Shm; 2] {
     let node = NodeJob::new(5, 2, 2).unwrap();
     [0, 1].map(|me| {
         let fd = node.segment.fd.try_clone().unwrap();
-        let segment = Segment::open(fd, 2, node.segment.layout.total_bytes()).unwrap();
+        let segment = Segment::open(fd, 2, Some(node.segment.layout.total_bytes())).unwrap();
         Shm::open(segment, vec![0, 1], me, 5, cores).unwrap()
     })
 }

@@ -193,7 +193,7 @@ const TRANSPORT_EXCEPTIONS: [(&str, &str); 3] = [
 
 #[test]
 fn transports_do_not_use_each_other() {
-    let layers: [(&str, &[&str]); 33] = [
+    let layers: [(&str, &[&str]); 34] = [
         (
             "registry",
             &[
@@ -269,6 +269,7 @@ fn transports_do_not_use_each_other() {
         ("shm::ring", &["shm::memory"]),
         ("shm::wakeup_word", &["shm::memory"]),
         ("shm::read_min", &[]),
+        ("shm::shared_memory", &[]),
         ("shm::memory", &[]),
         // The contract, and what serves all.
         ("wakeup", &[]),

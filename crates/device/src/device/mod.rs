@@ -1,6 +1,7 @@
 //! What the layer above calls: sends, receives, probes, control messages, and completions.
 
 mod deferred;
+mod memory;
 mod receive;
 mod send;
 

@@ -5,7 +5,7 @@
 
 use crate::base::key::ProcId;
 use crate::progress::device::Device;
-use crate::progress::wait::{WaitingFor, wait_for_board};
+use crate::progress::wait::{WaitingFor, wait_for_memory};
 use ferry_transport::shm::{COUNT_PER_MEMBER, CounterBoard};
 
 pub use ferry_transport::shm::{PHASES, SLOT_MAX_BYTES};
@@ -147,7 +147,7 @@ impl CounterBoardGroup {
             return;
         }
         self.board.wait(1);
-        wait_for_board(what, |_| until(&self.board, self.phase));
+        wait_for_memory(what, |_| until(&self.board, self.phase));
         self.board.wait(-1);
     }
 }

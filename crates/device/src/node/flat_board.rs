@@ -7,7 +7,7 @@
 
 use crate::base::key::ProcId;
 use crate::progress::device::Device;
-use crate::progress::wait::{WaitingFor, wait_for_board};
+use crate::progress::wait::{WaitingFor, wait_for_memory};
 use ferry_transport::shm::{self, FLAT_MAX_RANKS, Waker};
 
 pub use ferry_transport::shm::{MARK_BITS, POST_MAX_BYTES};
@@ -77,7 +77,7 @@ impl FlatBoardGroup {
     #[inline]
     pub fn wait_free(&mut self, what: &WaitingFor<'_>) {
         if !self.slots.is_free() {
-            wait_for_board(what, |_| self.slots.is_free());
+            wait_for_memory(what, |_| self.slots.is_free());
         }
     }
 
@@ -109,7 +109,7 @@ impl FlatBoardGroup {
             }
         }
         let mut mark = 0;
-        wait_for_board(what, |_| {
+        wait_for_memory(what, |_| {
             self.slots.posted(i).is_some_and(|m| {
                 mark = m;
                 true

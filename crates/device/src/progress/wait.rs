@@ -120,7 +120,7 @@ enum Arrival {
     /// By a transport: the progress thread can wait for it as well.
     ByTransport,
     /// Through shared memory that only the caller looks at.
-    ByBoard,
+    ByMemory,
 }
 
 /// Makes progress until `done` answers true. Called without the device's lock; `done` runs under
@@ -129,9 +129,10 @@ pub fn wait_until(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> bool) 
     wait_for(what, Arrival::ByTransport, done);
 }
 
-/// As [`wait_until`], for what arrives by no transport: the progress thread cannot wait for it.
-pub(crate) fn wait_for_board(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> bool) {
-    wait_for(what, Arrival::ByBoard, done);
+/// As [`wait_until`], for what arrives by no transport but through shared memory. The progress
+/// thread cannot wait for it. Who writes the memory wakes this process ([`Device::waker`]).
+pub fn wait_for_memory(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> bool) {
+    wait_for(what, Arrival::ByMemory, done);
 }
 
 /// Returns with the device's lock.

@@ -80,8 +80,7 @@ pub(crate) fn join(mut kvs: Box<dyn Kvs>) -> Result<JobContext, JobError> {
             )?)
             .ok_or_else(|| launcher_error("the launcher has changed what rank 0 has put"))?;
             let fd = segment_handover::fetch(&socket_name, &key, local_rank)?;
-            let len = crate::SegmentLayout::new(n as u32).total_bytes();
-            Some(Segment::open(fd, n as u32, len)?)
+            Some(Segment::open(fd, n as u32, None)?)
         }
     };
     let mut node_cpus = cpus;

@@ -99,6 +99,7 @@ impl Control {
 }
 
 /// Wakes a process of the node for what its progress thread can do nothing about.
+#[derive(Clone, Copy)]
 pub struct Waker(pub(super) &'static Control);
 
 impl Waker {

@@ -27,7 +27,7 @@
 //!
 //! The segment has one control page for each process, and room for a ring from each process to each
 //! other. A ring is mapped when the pair first communicates. A page of it costs memory when it is
-//! first written.
+//! first written. Behind them lies the arena (`shared_memory`), which no message uses.
 
 mod assist;
 mod cells;
@@ -44,8 +44,10 @@ mod peer;
 mod read_min;
 mod reassembly;
 mod ring;
+mod shared_memory;
 pub(crate) mod wakeup_word;
 
+pub use cma::PeerMemory;
 pub use coll::{COUNT_PER_MEMBER, CounterBoard, SLOT_MAX_BYTES};
 pub use coll::{FLAT_MAX_RANKS, FlatBoard, MARK_BITS, PHASES, POST_MAX_BYTES};
 pub use control::Waker;
@@ -53,6 +55,7 @@ pub use fastbox::FASTBOX_LINE_MAX_BYTES;
 pub use layout::segment_len;
 pub use memory::RING_DATA_BYTES;
 pub use read_min::{READ_MIN_ADAPTIVE, read_min, set_read_min};
+pub use shared_memory::{Mapping, SharedMemory, SharedRange};
 
 use crate::{
     Answer, Body, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox, NodeCollectives, ProcId, ReadError,
@@ -64,6 +67,7 @@ use ferry_job::Segment;
 use layout::map;
 use peer::Peer;
 use ring::{RECORD_MAX_BYTES, RECORD_PART_BYTES, SPLIT_MAX_BYTES};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// On nodes with more processes than this, a writer also sets its bit in the reader's bitmap. The
@@ -114,10 +118,13 @@ pub struct Shm {
     assists_seen: u32,
     /// Ranks have a core each, so that two can copy at the same time.
     core_each: bool,
+    /// Whether the memory of the peers with these local indices can be read and written.
+    writable: BTreeMap<usize, bool>,
 }
 
-/// A word in private memory that peers try to read. Its value shows that it is the right process's.
-static PROBE: AtomicU64 = AtomicU64::new(0);
+/// Words in private memory: one that peers try to read, whose value shows that it is the right
+/// process's, and one that they try to write.
+static PROBE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 impl Shm {
     /// Opens the transport of process `locals[me]` in the node's segment.
@@ -156,7 +163,7 @@ impl Shm {
         let mine = &controls[me];
         let value =
             job.rotate_left(17) ^ u64::from(std::process::id()) << 8 ^ 0x9e37_79b9_7f4a_7c15;
-        PROBE.store(value, Ordering::Relaxed);
+        PROBE[0].store(value, Ordering::Relaxed);
         mine.probe_address
             .store(&raw const PROBE as u64, Ordering::Relaxed);
         mine.probe_value.store(value, Ordering::Relaxed);
@@ -176,6 +183,7 @@ impl Shm {
             sleeps_on_socket: false,
             assists_seen: 0,
             core_each,
+            writable: BTreeMap::new(),
         })
     }
 
@@ -194,6 +202,20 @@ impl Shm {
             return Some(peer as usize);
         }
         self.locals.binary_search(&peer).ok()
+    }
+
+    /// The memory of a process of the node. `None`: it is none, it has not started, or the system
+    /// does not let this process read and write its memory. Opens no rings.
+    pub fn peer_memory(&mut self, peer: ProcId) -> Option<PeerMemory> {
+        let i = self.index(peer)?;
+        let control = &self.controls[i];
+        let pid = control.pid.load(Ordering::Acquire);
+        if pid == 0 {
+            return None;
+        }
+        let writable = self.writable.entry(i);
+        let try_it = || cma::probe(control) && cma::probe_write(control);
+        (*writable.or_insert_with(try_it)).then(|| PeerMemory::new(pid as i32))
     }
 
     /// Returns whether writers set their bit in the reader's bitmap.

@@ -37,7 +37,7 @@ fn shm(size: u32) -> Transports {
     let node = NodeJob::new(5, size, 2).unwrap();
     let open = |me: u32| {
         let fd = node.segment.fd.try_clone().unwrap();
-        let segment = Segment::open(fd, size, node.segment.layout.total_bytes()).unwrap();
+        let segment = Segment::open(fd, size, Some(node.segment.layout.total_bytes())).unwrap();
         let transport = Shm::open(segment, (0..size).collect(), me as usize, 5, 1).unwrap();
         Box::new(transport) as Box<dyn Transport>
     };

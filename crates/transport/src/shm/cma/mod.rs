@@ -1,88 +1,26 @@
 //! Single copy: reading and writing a peer's memory (cross-memory attach, process_vm_readv(2)).
 
 mod cooperative;
+mod peer_memory;
 
 pub(super) use cooperative::{
     ActiveCopy, COOPERATIVE_MIN_BYTES, Chunk, CooperativeCopies, CopyReceiver, CopyTable,
 };
 
+pub use peer_memory::PeerMemory;
+
 use super::control::Control;
 use crate::ReadError;
 use std::sync::atomic::Ordering;
-
-/// Most runs handed to the kernel in one call. A choice below its limit (IOV_MAX, 1024): 1 KiB of
-/// stack.
-const RUNS_MAX: usize = 64;
 
 /// Copies from `address` in process `pid` into the runs `into`.
 ///
 /// # Safety
 /// The runs must be writable.
-pub unsafe fn read(pid: i32, mut address: u64, into: &[(*mut u8, usize)]) -> Result<(), ReadError> {
-    let mut runs = into.iter().copied().filter(|r| r.1 > 0).peekable();
-    let mut partial: Option<(*mut u8, usize)> = None;
-    while partial.is_some() || runs.peek().is_some() {
-        let mut local: [libc::iovec; RUNS_MAX] = [libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0,
-        }; RUNS_MAX];
-        let (mut used, mut total) = (0, 0);
-        while used < RUNS_MAX {
-            let Some((ptr, len)) = partial.take().or_else(|| runs.next()) else {
-                break;
-            };
-            local[used] = libc::iovec {
-                iov_base: ptr.cast(),
-                iov_len: len,
-            };
-            used += 1;
-            total += len;
-        }
-        let remote = libc::iovec {
-            iov_base: address as *mut libc::c_void,
-            iov_len: total,
-        };
-        // SAFETY: the local runs are writable (the caller's promise); the kernel checks the remote
-        // range.
-        let got =
-            unsafe { libc::process_vm_readv(pid, local.as_ptr(), used as u64, &remote, 1, 0) };
-        if got <= 0 {
-            let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
-            return Err(match errno {
-                _ if got == 0 => ReadError::Failed(0),
-                libc::EPERM | libc::ENOSYS => ReadError::Refused,
-                other => ReadError::Failed(other),
-            });
-        }
-        let mut got = got as usize;
-        address += got as u64;
-        // The kernel may stop early; it copies at most about 2 GiB in one call. Then the rest is
-        // handed in again.
-        for (i, run) in local[..used].iter().enumerate() {
-            if got < run.iov_len {
-                // SAFETY: got < iov_len, so the pointer stays in the run.
-                partial = Some((
-                    unsafe { run.iov_base.cast::<u8>().add(got) },
-                    run.iov_len - got,
-                ));
-                if i + 1 < used {
-                    // Whole runs are left. They are finished one by one, in order.
-                    for rest in std::iter::once(partial.take()).flatten().chain(
-                        local[i + 1..used]
-                            .iter()
-                            .map(|r| (r.iov_base.cast::<u8>(), r.iov_len)),
-                    ) {
-                        // SAFETY: a part of the caller's local runs, which are writable.
-                        unsafe { read(pid, address, &[rest])? };
-                        address += rest.1 as u64;
-                    }
-                }
-                break;
-            }
-            got -= run.iov_len;
-        }
-    }
-    Ok(())
+pub unsafe fn read(pid: i32, address: u64, into: &[(*mut u8, usize)]) -> Result<(), ReadError> {
+    let total = into.iter().map(|run| run.1).sum();
+    // SAFETY: the caller's promise.
+    unsafe { PeerMemory::new(pid).read(&[(address, total)], into) }
 }
 
 /// Copies `len` bytes at `source` of this process to `target` in process `pid`. False: not all
@@ -119,6 +57,22 @@ pub fn probe(peer: &Control) -> bool {
     // SAFETY: `value` is writable; the kernel checks the remote address.
     let read = unsafe { read(pid, address, &[((&raw mut value).cast(), 8)]) };
     read.is_ok() && value == peer.probe_value.load(Ordering::Relaxed)
+}
+
+/// Returns whether this process can also write `peer`'s memory, which it can [read](probe). Tries
+/// it on the word behind the one that the peer has published. All peers write the same value there.
+pub fn probe_write(peer: &Control) -> bool {
+    let memory = PeerMemory::new(peer.pid.load(Ordering::Acquire) as i32);
+    let address = peer.probe_address.load(Ordering::Relaxed) + 8;
+    let mut value = peer.probe_value.load(Ordering::Relaxed);
+    let remote = [(address, size_of::<u64>())];
+    let local = (&raw mut value).cast::<u8>();
+    // SAFETY: `value` is readable.
+    let written = unsafe { memory.write(&[(local.cast_const(), 8)], &remote) };
+    value = 0;
+    // SAFETY: `value` is writable.
+    let read = unsafe { memory.read(&remote, &[(local, 8)]) };
+    written.is_ok() && read.is_ok() && value == peer.probe_value.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

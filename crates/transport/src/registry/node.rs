@@ -1,0 +1,78 @@
+//! What the processes of a node have beside messages: boards for collectives, shared memory, and
+//! each other's memory, cores and sleep.
+
+use super::Transports;
+use crate::shm::{CounterBoard, FlatBoard, PeerMemory, SharedMemory, Waker};
+use crate::{NodeCollectives, ProcId};
+
+impl Transports {
+    /// [`Shm::shares_core`].
+    pub fn shares_core(&self, core: u32) -> bool {
+        self.shm.as_ref().is_some_and(|shm| shm.shares_core(core))
+    }
+
+    /// [`Shm::progress_polls`].
+    pub fn progress_polls(&self, peer: ProcId) -> bool {
+        self.shm
+            .as_ref()
+            .is_some_and(|shm| shm.progress_polls(peer))
+    }
+
+    /// [`Shm::for_each_waiting_core`].
+    pub fn for_each_waiting_core(&self, each: &mut dyn FnMut(u32)) {
+        if let Some(shm) = &self.shm {
+            shm.for_each_waiting_core(each);
+        }
+    }
+
+    /// [`NodeCollectives::allocate_board`] of shared memory.
+    pub fn allocate_board(&mut self, members: u32) -> Option<u32> {
+        self.shm.as_mut()?.allocate_board(members)
+    }
+
+    /// [`NodeCollectives::counter_board`] of shared memory.
+    pub fn counter_board(
+        &mut self,
+        owner: ProcId,
+        number: u32,
+        members: u32,
+    ) -> Option<CounterBoard> {
+        self.shm.as_mut()?.counter_board(owner, number, members)
+    }
+
+    /// [`NodeCollectives::flat_board`] of shared memory.
+    pub fn flat_board(
+        &mut self,
+        owner: ProcId,
+        number: u32,
+        members: u32,
+        me: u32,
+    ) -> Option<FlatBoard> {
+        self.shm.as_mut()?.flat_board(owner, number, members, me)
+    }
+
+    /// [`NodeCollectives::waker`] of shared memory.
+    pub fn waker(&self, peer: ProcId) -> Option<Waker> {
+        self.shm.as_ref()?.waker(peer)
+    }
+
+    /// [`NodeCollectives::wake_program`] of shared memory.
+    #[inline]
+    pub fn wake_program(&self, peer: ProcId) {
+        if let Some(shm) = &self.shm {
+            shm.wake_program(peer);
+        }
+    }
+
+    /// Memory shared with the processes of the node. `None`: on a modelled machine, without a
+    /// launcher, and where the system has refused the arena.
+    pub fn shared_memory(&self) -> Option<&SharedMemory> {
+        self.shared_memory.as_ref()
+    }
+
+    /// The memory of a process of this node that shared memory leads to. `None`: there is none, or
+    /// the system does not let this process read and write it.
+    pub fn peer_memory(&mut self, peer: ProcId) -> Option<PeerMemory> {
+        self.shm.as_mut()?.peer_memory(peer)
+    }
+}
