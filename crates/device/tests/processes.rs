@@ -7,7 +7,7 @@ use ferry_device::{
 };
 use ferry_job::NodeJob;
 use std::os::fd::AsRawFd;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const RANK_TEST: &str = "FERRY_DEVICE_TEST";
 
@@ -39,12 +39,16 @@ fn job(name: &str, ranks: u32, cores: u32) -> Option<(u32, u32)> {
             .args(["--exact", name, "--nocapture", "--test-threads=1"])
             .env(RANK_TEST, name)
             .env("FERRY_LAUNCH_FD", fd.to_string())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         children.push((child, line));
     }
-    for (mut child, _line) in children {
-        assert!(child.wait().unwrap().success());
+    for (child, _line) in children {
+        let ended = child.wait_with_output().unwrap();
+        let printed = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success(), "{printed}");
+        assert!(printed.contains("1 passed"), "no test has this name");
     }
     None
 }
@@ -126,7 +130,7 @@ const SIZES: [usize; 15] = [
 
 #[test]
 fn messages_of_every_size_return() {
-    let Some((me, _)) = job("every_size_goes_there_and_back", 2, 2) else {
+    let Some((me, _)) = job("messages_of_every_size_return", 2, 2) else {
         return;
     };
     for mode in [SendMode::Standard, SendMode::Synchronous] {
@@ -146,7 +150,7 @@ fn messages_of_every_size_return() {
 
 #[test]
 fn many_messages_to_a_slow_reader_keep_their_order() {
-    let Some((me, size)) = job("a_flood_waits_for_a_slow_reader_and_keeps_its_order", 3, 2) else {
+    let Some((me, size)) = job("many_messages_to_a_slow_reader_keep_their_order", 3, 2) else {
         return;
     };
     const COUNT: u32 = 3000;
@@ -249,7 +253,7 @@ fn truncation_probe_and_cancel() {
 
 #[test]
 fn a_process_sends_to_itself() {
-    let Some((me, _)) = job("a_process_speaks_to_itself", 1, 1) else {
+    let Some((me, _)) = job("a_process_sends_to_itself", 1, 1) else {
         return;
     };
     for len in [0usize, 10, 5000, 1 << 20] {
@@ -314,4 +318,65 @@ fn many_ranks_all_to_all() {
         }
     }
     ferry_device::finish();
+}
+
+/// The next active message. Waits for it.
+fn next_active() -> (u32, Box<[u8]>) {
+    let mut next = None;
+    wait_until(&WaitingFor::SEVERAL, |d| {
+        next = d.next_active();
+        next.is_some()
+    });
+    next.unwrap()
+}
+
+#[test]
+fn active_messages_keep_their_order_between_others() {
+    let Some((me, size)) = job("active_messages_keep_their_order_between_others", 3, 2) else {
+        return;
+    };
+    const COUNT: u32 = 3000;
+    let len = |i: u32, max: usize| [0, 1, 100, max / 2, max][i as usize % 5];
+    if me > 0 {
+        let max = device().active_max(0);
+        for i in 0..COUNT {
+            device().send_active(0, pattern_of(len(i, max), i + me).into());
+            if i % 100 == 0 {
+                send(0, me, i, &pattern_of(3000, i), SendMode::Standard);
+            }
+        }
+    } else {
+        let mut seen = [0; 3];
+        let max = device().active_max(1);
+        for _ in 0..COUNT * (size - 1) {
+            let (from, bytes) = next_active();
+            let i = seen[from as usize];
+            assert_eq!(
+                bytes[..],
+                pattern_of(len(i, max), i + from),
+                "{i} of {from}"
+            );
+            seen[from as usize] += 1;
+        }
+        for i in (0..COUNT).step_by(100) {
+            for source in 1..size {
+                assert_eq!(receive(from(source, i), 3000).1, pattern_of(3000, i));
+            }
+        }
+        assert!(!device().has_active());
+        assert_eq!(device().queue_lengths(ContextId::WORLD), (0, 0));
+    }
+    ferry_device::finish();
+}
+
+#[test]
+fn an_active_message_reaches_its_own_process() {
+    let Some((me, _)) = job("an_active_message_reaches_its_own_process", 1, 1) else {
+        return;
+    };
+    for len in [0, 10, 100_000] {
+        let bytes = pattern_of(len, 3);
+        device().send_active(me, bytes.clone().into());
+        assert_eq!(next_active(), (me, bytes.into()));
+    }
 }

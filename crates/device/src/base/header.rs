@@ -37,6 +37,9 @@ pub(crate) const UNEXPECTED: u8 = 13;
 /// CTS of a receive that was posted before the RTS. The next messages may be speculative.
 pub(crate) const CTS_PREPOSTED: u8 = 14;
 
+/// ACTIVE: an active message of the crates above. The bytes are theirs; there is no header.
+pub(crate) const ACTIVE: u8 = 15;
+
 /// Longest header, bytes: an RTS with its count of speculative messages.
 pub(crate) const HEADER_MAX_BYTES: usize = 40;
 /// Length of an eager message's header, bytes: its match key.

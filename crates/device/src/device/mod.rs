@@ -1,5 +1,6 @@
 //! What the layer above calls: sends, receives, probes, control messages, and completions.
 
+mod active;
 mod deferred;
 mod memory;
 mod receive;

@@ -106,3 +106,11 @@ fn only_receives_from_a_lost_process_fail_at_once() {
     assert!(d.take(own).fault.is_none());
     assert_eq!(&late, b"here");
 }
+
+#[test]
+fn active_messages_to_a_lost_process_are_dropped() {
+    let mut d = alone();
+    d.worker.fail_transport(&cable_pulled());
+    d.send_active(1, Box::new([1, 2, 3]));
+    assert!(!d.sends_pending() && d.is_lost(1));
+}

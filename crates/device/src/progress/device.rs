@@ -158,6 +158,13 @@ impl Device {
             || self.worker.transports.has_unsent()
     }
 
+    /// Can something arrive that this process has to handle: is an operation pending, or may active
+    /// messages come?
+    pub(crate) fn awaits_messages(&self) -> bool {
+        let engine = &self.worker.engine;
+        engine.requests.pending() > 0 || engine.active.is_expecting()
+    }
+
     /// Something has changed that a sleeping thread of this process may wait for. That thread looks
     /// again when this guard is dropped.
     pub fn notify_sleepers(&mut self) {

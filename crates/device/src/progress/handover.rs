@@ -251,7 +251,7 @@ impl Device {
             }
         } else if self.is_urgent() || relied_on {
             self.leave_urgent();
-        } else if asleep && self.worker.engine.requests.pending() > 0 {
+        } else if asleep && self.awaits_messages() {
             self.wake_thread();
         }
     }

@@ -372,7 +372,7 @@ fn plan(guard: &mut DeviceGuard, state: &mut SleepState, moved: bool) -> Option<
         .as_ref()
         .is_some_and(|thread_state| thread_state.relying_waiters > 0);
     let urgent = relied_on || guard.is_urgent();
-    let pending = urgent || guard.worker.engine.requests.pending() > 0;
+    let pending = urgent || guard.awaits_messages();
     let thread_state = guard.progress_thread.as_mut()?;
     let away = thread_state.program_entries == state.program_entries;
     state.program_entries = thread_state.program_entries;

@@ -31,6 +31,7 @@ impl Inbox for Engine {
             header::EDGE_REQUEST => self.on_edge_request(from, bytes),
             header::EDGE_DATA => self.on_edge_data(from, bytes),
             header::EDGES => self.deferred.on_edges(from, bytes),
+            header::ACTIVE => self.active.on_active(from, bytes),
             header::CONTROL => self.control.on_control(from, bytes),
             header::SPECULATIVE => self.on_speculative(from, bytes),
             header::UNEXPECTED => self.speculative.on_unexpected(from),

@@ -6,6 +6,7 @@ use crate::base::header::{self, Header};
 use crate::base::key::{Envelope, ProcId};
 use crate::base::request::{Completion, Fault, Operation, ReqId, Requests};
 use crate::matching::Matcher;
+use crate::protocol::active::ActiveQueue;
 use crate::protocol::control::ControlQueue;
 use crate::protocol::deferred::DeferredReceives;
 use crate::protocol::device_memory::DeviceMemory;
@@ -45,6 +46,7 @@ pub(crate) struct Engine {
     pub deferred: DeferredReceives,
     pub zero_copy: ZeroCopySelector,
     pub control: ControlQueue,
+    pub active: ActiveQueue,
     pub device_memory: DeviceMemory,
     pub lost_peers: LostPeers,
 }
@@ -68,6 +70,7 @@ impl Engine {
             deferred: DeferredReceives::default(),
             zero_copy: ZeroCopySelector::default(),
             control: ControlQueue::default(),
+            active: ActiveQueue::default(),
             device_memory: DeviceMemory::default(),
             lost_peers: LostPeers::default(),
         }

@@ -4,6 +4,7 @@
 //! Each protocol has a file with its private state, the `Worker` methods that send its messages,
 //! and the `on_…` methods that receive them; `dispatch` calls the latter.
 
+pub(crate) mod active;
 pub(crate) mod batching;
 pub(crate) mod control;
 pub(crate) mod deferred;
