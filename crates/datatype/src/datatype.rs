@@ -136,6 +136,51 @@ impl Datatype {
         }
     }
 
+    /// The bytes that `count` elements span, from the address of the first: offset of the lowest
+    /// data byte, and of the byte after the highest. (0, 0) without data.
+    ///
+    /// # Errors
+    /// [`TypeError::Overflow`] if an offset does not fit into 64 bits, and
+    /// [`TypeError::Unusable`] if the type does not exist here.
+    #[inline]
+    pub fn span(&self, count: i64) -> Result<(i64, i64), TypeError> {
+        let Some((low, end)) = self.shape.data.filter(|_| count > 0) else {
+            return Ok((0, 0));
+        };
+        let (low, end) = match count {
+            1 => (Some(low), Some(end)),
+            _ => match (count - 1).checked_mul(self.extent) {
+                Some(last) => (low.checked_add(last.min(0)), end.checked_add(last.max(0))),
+                None => (None, None),
+            },
+        };
+        match (low, end) {
+            (Some(low), Some(end)) if self.exists => Ok((low, end)),
+            (Some(_), Some(_)) => Err(self.missing()),
+            _ => Err(TypeError::Overflow("span")),
+        }
+    }
+
+    /// Packed bytes of `count` elements. 0 if `count` is negative.
+    ///
+    /// # Errors
+    /// [`TypeError::Overflow`] if they do not fit into 63 bits, and [`TypeError::Unusable`] if the
+    /// type does not exist here.
+    #[inline]
+    pub fn packed_size(&self, count: i64) -> Result<i64, TypeError> {
+        if !self.exists {
+            return Err(self.missing());
+        }
+        let size = self.shape.size.checked_mul(count.max(0));
+        size.ok_or(TypeError::Overflow("packed size"))
+    }
+
+    #[cold]
+    fn missing(&self) -> TypeError {
+        let name = self.leaf.map_or("the type", Basic::name);
+        TypeError::Unusable(format!("{name} does not exist in this library"))
+    }
+
     /// Returns whether it may be used in communication.
     #[inline]
     pub fn is_committed(&self) -> bool {

@@ -20,6 +20,9 @@ pub enum TypeError {
     /// Sizes or displacements beyond 64 bits.
     #[error("the datatype's {0} does not fit into 64 bits")]
     Overflow(&'static str),
+    /// Bytes that are no encoded datatype.
+    #[error("the bytes of an encoded datatype are malformed: {0}")]
+    Malformed(&'static str),
     /// A value that the target representation cannot hold.
     #[error("{name} value {value} does not fit into the {bytes} bytes that external32 has for it")]
     Conversion {

@@ -7,7 +7,9 @@
 //!   Datatype ── constructor  the call and its arguments ──► envelope (MPI_Type_get_contents)
 //!            ├─ shape        size, bounds, alignment
 //!            ├─ signature    its basic elements         ──► elements (MPI_Get_elements)
-//!            └─ layout       tree of runs, at commit    ──► pack, unpack, runs, external32
+//!            ├─ layout       tree of runs, at commit    ──► pack, unpack, runs, external32,
+//!            │                                             copy_typed, elements_at
+//!            └─ encode       the type as bytes, for a process on another node
 //! ```
 //!
 //! A [`Datatype`] keeps its [`Constructor`]: the MPI call that made it, with the arguments. Size
@@ -40,6 +42,7 @@ mod constructor;
 mod create;
 mod datatype;
 mod elements;
+mod encode;
 mod envelope;
 mod error;
 mod external32;
@@ -54,5 +57,6 @@ pub use constructor::{Constructor, Dimension, Distribution, Order, Width};
 pub use datatype::Datatype;
 pub use envelope::{Combiner, Contents};
 pub use error::TypeError;
+pub use layout::Elements;
 pub use signature::Signature;
 pub use unnamed::MatchClass;

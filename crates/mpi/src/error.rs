@@ -133,7 +133,9 @@ macro_rules! err {
 impl From<ferry_op::OpError> for Error {
     fn from(e: ferry_op::OpError) -> Error {
         let kind = match e {
-            ferry_op::OpError::NoSuchType { .. } => Kind::Type,
+            ferry_op::OpError::NoSuchType { .. } | ferry_op::OpError::NotComparable { .. } => {
+                Kind::Type
+            }
             _ => Kind::Op,
         };
         Error::new(kind, e.to_string())
@@ -146,7 +148,7 @@ impl From<ferry_datatype::TypeError> for Error {
         let kind = match &e {
             TypeError::Negative { .. } => Kind::Count,
             TypeError::Argument(_) => Kind::Arg,
-            TypeError::Unusable(_) => Kind::Type,
+            TypeError::Unusable(_) | TypeError::Malformed(_) => Kind::Type,
             TypeError::Overflow(_) => Kind::ValueTooLarge,
             TypeError::Conversion { .. } => Kind::Conversion,
         };

@@ -38,8 +38,9 @@ impl Datatype {
                 let mut list = List::default();
                 for (at, block, old) in blocks {
                     let part = block_of(block, old);
+                    // Places without data, between displacements, may lie outside 64 bits.
                     list.push(Layout {
-                        at: part.at + at,
+                        at: part.at.wrapping_add(at),
                         node: part.node,
                     });
                 }
@@ -120,14 +121,14 @@ impl List {
         match part.node {
             Node::Empty => {}
             Node::Contig(len) if self.parts.is_empty() => match self.runs.last_mut() {
-                Some((at, before)) if *at + *before as i64 == part.at => *before += len,
+                Some((at, before)) if at.wrapping_add(*before as i64) == part.at => *before += len,
                 _ => self.runs.push((part.at, len)),
             },
             Node::Contig(len) => match self.parts.last_mut() {
                 Some(Layout {
                     at,
                     node: Node::Contig(before),
-                }) if *at + *before as i64 == part.at => *before += len,
+                }) if at.wrapping_add(*before as i64) == part.at => *before += len,
                 _ => self.parts.push(part),
             },
             _ => {
@@ -231,7 +232,10 @@ fn regular(list: &[(i64, u64)], period: usize) -> usize {
 /// Whole repetitions of the first `period` runs.
 fn repeated(list: &[(i64, u64)], period: usize) -> Layout {
     let at = list[0].0;
-    let child: Vec<_> = list[..period].iter().map(|r| (r.0 - at, r.1)).collect();
+    let child: Vec<_> = list[..period]
+        .iter()
+        .map(|r| (r.0.wrapping_sub(at), r.1))
+        .collect();
     let one = plain(&child);
     let repeated = repeat(
         one,
@@ -239,7 +243,7 @@ fn repeated(list: &[(i64, u64)], period: usize) -> Layout {
         list[period].0.wrapping_sub(at),
     );
     Layout {
-        at: repeated.at + at,
+        at: repeated.at.wrapping_add(at),
         node: repeated.node,
     }
 }
@@ -261,8 +265,11 @@ fn plain(list: &[(i64, u64)]) -> Layout {
             node: Node::Indexed(Arc::new(Runs { at: places, ends })),
         };
     }
-    let stride = list[1].0 - at;
-    if list.windows(2).all(|w| w[1].0 - w[0].0 == stride) {
+    let stride = list[1].0.wrapping_sub(at);
+    if list
+        .windows(2)
+        .all(|w| w[1].0.wrapping_sub(w[0].0) == stride)
+    {
         return Layout {
             at,
             node: Node::Vector {

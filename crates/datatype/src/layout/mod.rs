@@ -8,9 +8,13 @@
 //! struct.
 
 mod build;
+mod copy;
 mod pack;
 mod strided;
 mod traverse;
+mod uniform;
+
+pub use copy::Elements;
 
 use std::sync::Arc;
 

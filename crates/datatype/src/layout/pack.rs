@@ -246,7 +246,8 @@ impl RunVisitor for Collector<'_> {
 
 impl Datatype {
     /// Packed bytes of `count` elements from `offset` on.
-    fn remaining(&self, count: i64, offset: u64) -> u64 {
+    #[inline]
+    pub(super) fn remaining(&self, count: i64, offset: u64) -> u64 {
         let total = (count.max(0) as u64).saturating_mul(self.shape.size as u64);
         total.saturating_sub(offset)
     }
