@@ -1,7 +1,8 @@
-//! Accumulation without atomics: of elements that have none, by a caller who has the target's lock.
+//! Accumulation into elements of any type. Elements that have no atomic are updated by a caller who
+//! has the target's lock.
 
 use crate::{Action, Element, Op, Predefined};
-use ferry_datatype::{Datatype, Form};
+use ferry_datatype::{Basic, Datatype, Elements, Form};
 use std::sync::Arc;
 
 /// Bytes of the largest element: a pair of a long double and a long double.
@@ -81,7 +82,104 @@ fn form_of(t: &Datatype) -> Option<Form> {
     }
 }
 
+/// The predefined type of all elements of `t`.
+fn element_type(t: &Datatype) -> Option<Arc<Datatype>> {
+    match t.pair() {
+        Some((value, index)) => {
+            let (value, index) = (Datatype::basic(value), Datatype::basic(index));
+            Datatype::value_index(value, index).ok().flatten()
+        }
+        None => t
+            .uniform_basic()
+            .map(|basic| Datatype::basic(basic).clone()),
+    }
+}
+
+#[inline]
+fn is_aligned(at: *const u8, basic: Basic) -> bool {
+    at.addr().is_multiple_of(basic.form().size())
+}
+
 impl Op {
+    /// Returns whether an accumulation to these elements needs the target's lock, although the
+    /// memory is one that all processes map. It does not if every element is one atomic
+    /// ([`Op::is_atomic`]) at a multiple of its size.
+    #[inline]
+    pub fn needs_lock((target, count, t): Elements<*const u8>) -> bool {
+        let Some(basic) = t.uniform_basic() else {
+            return true;
+        };
+        if !Op::is_atomic(basic) || t.pair().is_some() {
+            return true;
+        }
+        if t.is_dense() {
+            return !is_aligned(target, basic);
+        }
+        let size = basic.form().size() as i64;
+        let mut aligned = true;
+        t.elements_at(target.cast_mut(), count, |at, n, stride| {
+            aligned &= is_aligned(at, basic) && (n == 1 || stride % size == 0);
+        });
+        !aligned
+    }
+
+    /// Accumulates packed operands into elements of a uniform type, predefined or derived. The old
+    /// values go to `result`, packed, if there is one.
+    ///
+    /// `atomics`: all processes map the memory. Then each element that is one atomic is updated by
+    /// it. The others are not: if there are any ([`Op::needs_lock`]), or without `atomics`, the
+    /// caller has the target's lock.
+    ///
+    /// Does nothing if the elements are of several types, or if [`Op::check_accumulate`] refuses
+    /// theirs.
+    ///
+    /// # Safety
+    /// The target's data bytes are writable. `origin` is readable and `result` writable for as many
+    /// packed bytes, at any alignment. MPI_NO_OP does not read `origin`. None of them overlap.
+    /// With `atomics`, the target's elements are changed by atomics, or under the lock.
+    pub unsafe fn accumulate(
+        &self,
+        origin: *const u8,
+        (target, count, t): Elements<*mut u8>,
+        result: Option<*mut u8>,
+        atomics: bool,
+    ) {
+        let Some(element) = element_type(t) else {
+            return;
+        };
+        let basic = element
+            .basic_kind()
+            .filter(|b| atomics && Op::is_atomic(*b));
+        let size = element.size() as usize;
+        let mut done = 0;
+        t.elements_at(target, count, |target, n, stride| {
+            let (n, origin) = (n as usize, origin.wrapping_add(done));
+            let result = result.map(|result| result.wrapping_add(done));
+            // SAFETY: the caller's promise: there are operands for each element of the target.
+            unsafe {
+                match basic {
+                    None => self.fetch_apply_packed(origin, (target, stride), result, n, &element),
+                    Some(basic) if is_aligned(target, basic) && stride == size as i64 => {
+                        self.apply_atomic(origin, target, result, n, basic);
+                    }
+                    Some(basic) => {
+                        for i in 0..n {
+                            let target = target.wrapping_offset(i as isize * stride as isize);
+                            let origin = origin.wrapping_add(i * size);
+                            let result = result.map(|result| result.wrapping_add(i * size));
+                            if is_aligned(target, basic) {
+                                self.apply_atomic(origin, target, result, 1, basic);
+                            } else {
+                                self.fetch_apply(origin, target, result, 1, &element);
+                            }
+                        }
+                    }
+                }
+            }
+            done += n * size;
+        });
+    }
+
     /// `target[i] = origin[i] op target[i]` without atomics, for `count` elements of the predefined
     /// type `t`. The old values go to `result`, if there is one. All three are arrays as in the
     /// program's memory, where pairs may have padding. The caller has the target's lock.
@@ -255,6 +353,100 @@ mod tests {
             assert_eq!(old, [11, 22]);
         }
         assert_eq!(target, [11, 0, 22, 0]);
+    }
+
+    #[test]
+    fn derived_targets_with_and_without_atomics() {
+        let sum = Op::of(Predefined::Sum);
+        let int = Datatype::basic(Basic::Int);
+        let vector = Datatype::vector(5, 2, 3, int).unwrap();
+        // Two ints at multiples of their size, and one that is not.
+        let odd = Datatype::hindexed_block(1, &[8, 18, 4], int).unwrap();
+        let resized = Datatype::resized(0, 12, int).unwrap();
+        let all = [
+            (int, 10, false),
+            (&vector, 1, false),
+            (&odd, 1, true),
+            (&resized, 3, false),
+        ];
+        for (t, count, lock) in all {
+            let mut start = [0i32; 16];
+            start
+                .iter_mut()
+                .enumerate()
+                .for_each(|(i, v)| *v = 100 * i as i32);
+            let needs_lock = Op::needs_lock((start.as_ptr().cast(), count, t));
+            assert_eq!(needs_lock, lock, "{t:?}");
+            assert!(Op::needs_lock((
+                start.as_ptr().cast::<u8>().wrapping_add(2),
+                count,
+                t
+            )));
+            let origin: Vec<u8> = (1..11i32).flat_map(i32::to_ne_bytes).collect();
+            let packed = t.packed_size(count).unwrap() as usize;
+            // One element after the other, by the plain kernel.
+            let (mut expected, mut olds) = (start, vec![0; packed]);
+            // SAFETY: the elements lie within the arrays.
+            unsafe {
+                t.pack(start.as_ptr().cast(), count, 0, &mut olds);
+                let mut new = olds.clone();
+                let ints = (packed / 4) as i64;
+                sum.apply(origin.as_ptr(), new.as_mut_ptr(), ints, int);
+                t.unpack(expected.as_mut_ptr().cast(), count, 0, &new);
+            }
+            for atomics in [false, true] {
+                let (mut target, mut result) = (start, vec![0; packed]);
+                // SAFETY: the elements lie within the array.
+                unsafe {
+                    let to = (target.as_mut_ptr().cast(), count, &**t);
+                    sum.accumulate(origin.as_ptr(), to, Some(result.as_mut_ptr()), atomics);
+                }
+                assert_eq!(
+                    (target, &result),
+                    (expected, &olds),
+                    "{t:?}, atomics {atomics}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_and_mixed_types_need_the_lock() {
+        let pair = Datatype::contiguous(2, Datatype::basic(Basic::DoubleInt)).unwrap();
+        let at = std::ptr::without_provenance(4096);
+        assert!(Op::needs_lock((at, 1, &pair)));
+        let long = Datatype::basic(Basic::Int64);
+        let unnamed = Datatype::value_index(long, long).unwrap().unwrap();
+        assert!(Op::needs_lock((at, 1, &unnamed)));
+        let types = [long.clone(), Datatype::basic(Basic::Int).clone()];
+        let mixed = Datatype::structure(&[1, 1], &[0, 8], &types).unwrap();
+        assert!(Op::needs_lock((at, 1, &mixed)));
+        let mut target = [0u8; 32];
+        target[8..12].copy_from_slice(&5i32.to_ne_bytes());
+        target[24..28].copy_from_slice(&6i32.to_ne_bytes());
+        let origin = [double_int(-1.0, 1), double_int(2.0, 2)].concat();
+        let mut result = vec![0; 24];
+        // SAFETY: two pairs each.
+        unsafe {
+            let to = (target.as_mut_ptr(), 1, &*pair);
+            let results = Some(result.as_mut_ptr());
+            Op::of(Predefined::Minloc).accumulate(origin.as_ptr(), to, results, true);
+        }
+        assert_eq!(
+            (&target[..12], &target[16..28]),
+            (&origin[..12], &double_int(0.0, 6)[..])
+        );
+        assert_eq!(result, [double_int(0.0, 5), double_int(0.0, 6)].concat());
+        let (mut target, origin) = ([7i64, 9], [1i64, 2]);
+        // SAFETY: one pair each.
+        unsafe {
+            let to = (target.as_mut_ptr().cast(), 1, &*unnamed);
+            Op::of(Predefined::Minloc).accumulate(origin.as_ptr().cast(), to, None, true);
+            assert_eq!(target, [1, 2]);
+            let to = (target.as_mut_ptr().cast(), 1, &*mixed);
+            Op::of(Predefined::Sum).accumulate(origin.as_ptr().cast(), to, None, true);
+        }
+        assert_eq!(target, [1, 2]);
     }
 
     #[test]

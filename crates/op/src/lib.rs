@@ -9,7 +9,7 @@
 //!                  └─ long_double  the C compiler's long double
 //!
 //!   Op::apply_atomic ─► atomic      one-sided accumulation by atomics, element by element
-//!   Op::fetch_apply ──► accumulate  the same under the target's lock
+//!   Op::accumulate ───► accumulate  the same with derived types, and under the target's lock
 //! ```
 //!
 //! [`Op::apply`] is one indirect call of a loop for this type and this processor. The loops of an
