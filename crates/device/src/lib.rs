@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! device       what the layer above calls: send, receive, probe, cancel, completions
-//! ├ node       boards in shared memory, for collectives within a node
+//! ├ node       in shared memory: boards of collectives, locks between processes
 //! ├ progress   the progress engine, waiting, the lock, the progress thread, core sharing
 //! ├ protocol   eager, rendezvous, speculative, deferred, single copy, zero copy, streams
 //! ├ queue      messages that wait for room on their transport
@@ -58,7 +58,7 @@ mod queue;
 
 /// The atomics of the library, which `tests/loom.rs` replaces.
 mod atomic {
-    pub use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 }
 
 pub use base::buffer::{Layout, Sink, Source};
@@ -73,6 +73,8 @@ pub use ferry_transport::shm::{Mapping, PeerMemory, SharedMemory, SharedRange, W
 pub use ferry_transport::shm::{READ_MIN_ADAPTIVE, read_min, set_read_min};
 pub use node::counter_board::{CounterBoardGroup, PHASES, SLOT_MAX_BYTES};
 pub use node::flat_board::{FlatBoardGroup, MARK_BITS, POST_MAX_BYTES};
+pub use node::lock::{NodeLock, Patience, STARVING_AFTER};
+pub use node::wait_set::WaitSet;
 pub use progress::background::Background;
 pub use progress::core_sharing::yield_after_barrier;
 pub use progress::device::Device;

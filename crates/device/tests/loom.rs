@@ -3,7 +3,8 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p ferry-device --test loom`
 //!
-//! The wakeup word and the thread's flags are the library's own code. Sleeping, the device's lock
+//! The wakeup word, the thread's flags, and the locks between processes (`loom/lock.rs`) are the
+//! library's own code. Sleeping, the device's lock
 //! and the work under it are modelled here, after `progress/thread.rs` and the transport's
 //! `control.rs`. A thread that misses its signal sleeps or polls for ever. Loom finds both.
 #![cfg(loom)]
@@ -11,12 +12,18 @@
 
 /// Replaces the types that the library's modules take from std.
 mod atomic {
-    pub use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 }
 use atomic as memory;
 
+#[path = "../src/node/lock/mod.rs"]
+mod lock;
+#[path = "loom/lock.rs"]
+mod lock_model;
 #[path = "../src/progress/thread_flags.rs"]
 mod thread_flags;
+#[path = "../src/node/wait_set.rs"]
+mod wait_set;
 #[path = "../../transport/src/shm/wakeup_word.rs"]
 mod word;
 
