@@ -1,7 +1,6 @@
 //! Processes that take a lock and sleep while they wait: never two where one is alone, and nobody
 //! sleeps for ever.
 
-use super::check;
 use super::lock::{NodeLock, Patience};
 use super::wait_set::WaitSet;
 use loom::cell::UnsafeCell;
@@ -125,6 +124,15 @@ impl Window {
             self.wake_all();
         }
     }
+}
+
+/// Checks with this many preemptions. LOOM_MAX_PREEMPTIONS does not raise it: with one more, three
+/// processes take minutes.
+fn check(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 5_000;
+    builder.check(body);
 }
 
 /// Each process makes its request once. `tries`: after this many, 0 gives up.

@@ -261,7 +261,7 @@ fn is_of(reservation: u64, who: u32) -> bool {
 fn block_left(reservation: u64, now_ms: u32) -> Option<u32> {
     let elapsed = now_ms.wrapping_sub((reservation >> TIME_SHIFT) as u32);
     let doublings = u32::BITS - (elapsed / BLOCK_MS).leading_zeros();
-    let blocks = doublings % 2 == 0;
+    let blocks = doublings.is_multiple_of(2);
     blocks.then(|| (BLOCK_MS << doublings).saturating_sub(elapsed).max(1))
 }
 

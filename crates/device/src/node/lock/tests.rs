@@ -239,7 +239,7 @@ fn many_threads_take_turns() {
                     barrier.wait();
                     let threads: &Vec<Thread> = threads.get().unwrap();
                     for turn in 0..TURNS {
-                        let exclusive = (turn as usize + me) % 3 != 0;
+                        let exclusive = !(turn as usize + me).is_multiple_of(3);
                         guarded.take(me, exclusive);
                         // SAFETY: the lock is held.
                         unsafe {
