@@ -3,11 +3,12 @@
 
 use ferry_device::{
     Completion, ContextId, Fault, Key, Pattern, SendMode, Sink, Source, Tags, WaitingFor, device,
-    wait, wait_until,
+    wait, wait_for_memory, wait_until,
 };
 use ferry_job::NodeJob;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 const RANK_TEST: &str = "FERRY_DEVICE_TEST";
 
@@ -379,4 +380,19 @@ fn an_active_message_reaches_its_own_process() {
         device().send_active(me, bytes.clone().into());
         assert_eq!(next_active(), (me, bytes.into()));
     }
+}
+
+#[test]
+fn a_waiting_process_looks_again_in_time_although_nobody_wakes_it() {
+    let name = "a_waiting_process_looks_again_in_time_although_nobody_wakes_it";
+    if job(name, 1, 1).is_none() {
+        return;
+    }
+    let began = Instant::now();
+    let millis = Duration::from_millis;
+    wait_for_memory(&WaitingFor::SEVERAL, |d| {
+        d.sleep_at_most(millis(5));
+        began.elapsed() >= millis(20)
+    });
+    assert!(began.elapsed() >= millis(20));
 }

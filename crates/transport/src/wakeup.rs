@@ -138,17 +138,19 @@ impl Wakeup {
         let _ = futex::wait_bitset(self.word, flags, seen, deadline.as_ref(), who.bits());
     }
 
-    /// Sleeps until somebody signals or a transport's descriptor has something. For one thread at a
-    /// time.
-    pub fn wait_descriptors(&self) {
+    /// Sleeps until somebody signals or a transport's descriptor has something, but not longer than
+    /// `at_most`. For one thread at a time.
+    pub fn wait_descriptors(&self, at_most: Option<Duration>) {
         let Some(descriptors) = &self.descriptors else {
             return;
         };
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); 4];
-        let Ok((found, _)) = epoll::wait(&descriptors.epoll, &mut events, None) else {
+        let at_most = at_most.and_then(|after| after.try_into().ok());
+        let Ok((found, _)) = epoll::wait(&descriptors.epoll, &mut events, at_most.as_ref()) else {
             // A signal handler has run: the caller looks again.
             return;
         };
+        // Also if none was found in time.
         if found.iter().all(|e| e.data.u64() == TRANSPORT) {
             return;
         }
@@ -251,14 +253,14 @@ mod tests {
         for wake in wakes {
             let start = Instant::now();
             std::thread::scope(|s| {
-                s.spawn(|| wakeup.wait_descriptors());
+                s.spawn(|| wakeup.wait_descriptors(None));
                 wake();
             });
             // The signal was taken, so the next wait sleeps until the datagram that follows.
             assert!(start.elapsed() < Duration::from_secs(10));
         }
         rustix::io::write(&transport, &1u64.to_ne_bytes()).unwrap();
-        wakeup.wait_descriptors();
+        wakeup.wait_descriptors(None);
         let seen = wakeup.epoch();
         wakeup.signal(Sleeper::Program, false);
         wakeup.wait(Sleeper::Program, seen, None);
@@ -267,6 +269,6 @@ mod tests {
         for _ in 0..1000 {
             wake_socket(name);
         }
-        wakeup.wait_descriptors();
+        wakeup.wait_descriptors(None);
     }
 }

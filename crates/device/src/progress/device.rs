@@ -12,6 +12,7 @@ use ferry_job::{Directory, RankInfo, RankStatus, Segment};
 use ferry_transport::TransportError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// The device of one process.
 pub struct Device {
@@ -26,6 +27,8 @@ pub struct Device {
     pub(crate) progress_thread: Option<Box<ThreadState>>,
     /// What sleeping threads wait for, where several may be in MPI.
     pub(crate) sleepers: Sleepers,
+    /// How long the next sleep of a waiting thread may last.
+    pub(crate) sleep_max: Option<Duration>,
     /// The process has called MPI_Finalize; counts on modelled machines.
     pub(crate) finalized: bool,
 }
@@ -73,6 +76,7 @@ impl Device {
             core_sharing: CoreSharing::UNKNOWN,
             progress_thread: None,
             sleepers: Sleepers::default(),
+            sleep_max: None,
             finalized: false,
         })
     }

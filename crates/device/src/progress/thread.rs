@@ -216,7 +216,7 @@ fn run() {
         }
         polled.end();
         match until {
-            Sleep::UntilSignal if watches => wakeup.wait_descriptors(),
+            Sleep::UntilSignal if watches => wakeup.wait_descriptors(None),
             Sleep::UntilSignal => wakeup.wait(Sleeper::Progress, seen, None),
             Sleep::For(after) => wakeup.wait(Sleeper::Progress, seen, Some(after)),
         }

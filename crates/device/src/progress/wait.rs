@@ -93,6 +93,12 @@ const STREAM_YIELD_TIME: Duration = Duration::from_millis(1);
 const STREAM_ACTIVE_TIME: Duration = Duration::from_millis(20);
 
 impl Device {
+    /// Called from the condition of [`wait_for_memory`]: if the thread sleeps next, it looks again
+    /// after this time although nobody wakes it. Does nothing on a modelled machine.
+    pub fn sleep_at_most(&mut self, time: Duration) {
+        self.sleep_max = Some(time);
+    }
+
     /// Does a waiting thread, where ranks outnumber cores, yield once more before it sleeps? It has
     /// yielded `yields` times, and waited since `since`.
     fn yields_again(&mut self, yields: u32, since: &mut Option<Instant>) -> bool {
@@ -285,11 +291,12 @@ fn sleep(
     }
     COUNTERS.sleeps.add(1);
     let watches = wakeup.has_descriptors() && lock::take_watch();
+    let at_most = guard.sleep_max.take();
     drop(guard);
     if watches {
-        wakeup.wait_descriptors();
+        wakeup.wait_descriptors(at_most);
     } else {
-        wakeup.wait(Sleeper::Program, seen, None);
+        wakeup.wait(Sleeper::Program, seen, at_most);
     }
     let mut guard = lock::device();
     report.end_sleep(&mut guard);

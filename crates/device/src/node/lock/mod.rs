@@ -234,7 +234,8 @@ impl NodeLock {
         exclusive.then(|| (reservation & (FOR_EXCLUSIVE - 1)) as u32 - 1)
     }
 
-    /// When a refused shared request is to try again although nobody wakes it.
+    /// When a refused shared request is to try again although nobody wakes it
+    /// ([`Device::sleep_at_most`](crate::Device::sleep_at_most)).
     ///
     /// An exclusive reservation keeps out shared requests. If a holder waits, in the program, for
     /// one of them, neither gets on. So shared requests are let in again after 16 ms, for as long.
