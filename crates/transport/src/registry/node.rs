@@ -6,19 +6,19 @@ use crate::shm::{CounterBoard, FlatBoard, PeerMemory, SharedMemory, Waker};
 use crate::{NodeCollectives, ProcId};
 
 impl Transports {
-    /// [`Shm::shares_core`].
+    /// [`Shm::shares_core`](crate::shm::Shm::shares_core).
     pub fn shares_core(&self, core: u32) -> bool {
         self.shm.as_ref().is_some_and(|shm| shm.shares_core(core))
     }
 
-    /// [`Shm::progress_polls`].
+    /// [`Shm::progress_polls`](crate::shm::Shm::progress_polls).
     pub fn progress_polls(&self, peer: ProcId) -> bool {
         self.shm
             .as_ref()
             .is_some_and(|shm| shm.progress_polls(peer))
     }
 
-    /// [`Shm::for_each_waiting_core`].
+    /// [`Shm::for_each_waiting_core`](crate::shm::Shm::for_each_waiting_core).
     pub fn for_each_waiting_core(&self, each: &mut dyn FnMut(u32)) {
         if let Some(shm) = &self.shm {
             shm.for_each_waiting_core(each);
