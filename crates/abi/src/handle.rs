@@ -10,7 +10,7 @@ pub use table::Table;
 
 use crate::constants;
 use ferry_mpi::pt2pt::Message;
-use ferry_mpi::{Comm, Datatype, Errhandler, Group, Info, Kind, Op, Request, Session};
+use ferry_mpi::{Comm, Datatype, Errhandler, Group, Info, Kind, Op, Request, Session, Win};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -144,11 +144,8 @@ pub fn from_int_bare(c_type: &str, number: i32) -> Handle {
     }
 }
 
-fn null_of(c_type: &str) -> Handle {
-    match c_type {
-        "MPI_Win" => constants::MPI_WIN_NULL,
-        _ => constants::MPI_FILE_NULL,
-    }
+fn null_of(_c_type: &str) -> Handle {
+    constants::MPI_FILE_NULL
 }
 
 macro_rules! object {
@@ -284,6 +281,16 @@ object!(
     "MPI_Session",
     Session,
     |s, h| s.identity.set(h),
+    |_| None,
+    || false
+);
+object!(
+    Win,
+    10,
+    MPI_WIN_NULL,
+    "MPI_Win",
+    Win,
+    |w, h| w.identity.set(h),
     |_| None,
     || false
 );

@@ -5,7 +5,9 @@ use crate::handle::{self, Handle};
 use crate::{codes, entry};
 use ferry_mpi::errhandler::Action;
 use ferry_mpi::tool;
-use ferry_mpi::{Comm, Errhandler, ErrhandlerSlot, Error, Kind, Session, err, process};
+use ferry_mpi::{
+    Comm, Errhandler, ErrhandlerSlot, Error, ErrorScope, Kind, Session, Win, err, process,
+};
 use std::sync::{Arc, OnceLock};
 
 /// The object of a call whose error handler gets the call's errors.
@@ -38,24 +40,39 @@ pub fn no_file_errhandler() -> &'static ErrhandlerSlot {
 #[cold]
 pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     let name = entry::name_of(call);
-    let comm = error.scope().cloned().or_else(|| match scope {
-        Scope::Comm(handle) => handle::get::<Comm>(handle).cloned(),
+    let of_error = match error.scope() {
+        Some(ErrorScope::Comm(comm)) => Raised::Comm(comm.clone()),
+        Some(ErrorScope::Win(win)) => Raised::Win(win.clone()),
+        None => Raised::Other,
+    };
+    let of_call = || match scope {
+        Scope::Comm(handle) => handle::get::<Comm>(handle).cloned().map(Raised::Comm),
+        Scope::Win(handle) => handle::get::<Win>(handle).cloned().map(Raised::Win),
         _ => None,
-    });
-    let (object, handler) = match (&comm, scope) {
-        (Some(comm), _) => (comm.identity.bits(), comm.errhandler.current()),
-        (None, Scope::File(_) | Scope::NoFile) => (MPI_FILE_NULL, no_file_errhandler().current()),
-        (None, Scope::Session(session)) => match handle::get::<Session>(session) {
+    };
+    let raised = match of_error {
+        Raised::Other => of_call().unwrap_or(Raised::Other),
+        known => known,
+    };
+    let (object, handler) = match (&raised, scope) {
+        (Raised::Comm(comm), _) => (comm.identity.bits(), comm.errhandler.current()),
+        (Raised::Win(win), _) => (win.identity.bits(), win.errhandler.current()),
+        (_, Scope::File(_) | Scope::NoFile) => (MPI_FILE_NULL, no_file_errhandler().current()),
+        (_, Scope::Session(session)) => match handle::get::<Session>(session) {
             Some(valid) => (session, valid.errhandler.current()),
             None => (MPI_COMM_SELF, handler_of_process()),
         },
-        (None, Scope::Unmade(handler, null)) => match handle::get::<Errhandler>(handler) {
+        (_, Scope::Unmade(handler, null)) => match handle::get::<Errhandler>(handler) {
             Some(valid) => (null, valid.clone()),
             None => (MPI_COMM_SELF, handler_of_process()),
         },
         _ => (MPI_COMM_SELF, handler_of_process()),
     };
-    let comm_name = comm.as_deref().map(comm_text).unwrap_or_default();
+    let comm_name = match &raised {
+        Raised::Comm(comm) => comm_text(comm),
+        Raised::Win(win) => win_text(win),
+        Raised::Other => String::new(),
+    };
     let code = codes::code(error.kind(), format!("{name}{comm_name}: {}", error.text()));
     if tool::has_listeners() {
         tool::emit(
@@ -71,6 +88,13 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
         &error,
     );
     code
+}
+
+/// The object that an error is raised on, if it is one of these.
+enum Raised {
+    Comm(Arc<Comm>),
+    Win(Arc<Win>),
+    Other,
 }
 
 /// The handler of errors that belong to no object: that of MPI_COMM_SELF (MPI 5.0 §9.3). If the
@@ -146,6 +170,16 @@ pub fn comm_text(comm: &Comm) -> String {
         format!(" on {kind} of {} ranks", comm.size())
     } else {
         format!(" on {name}")
+    }
+}
+
+/// The window in messages, as " on window grid".
+pub fn win_text(win: &Win) -> String {
+    let name = String::from_utf8_lossy(&win.name()).into_owned();
+    if name.is_empty() {
+        format!(" on a window of {} ranks", win.ranks())
+    } else {
+        format!(" on window {name}")
     }
 }
 

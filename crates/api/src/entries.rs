@@ -220,7 +220,8 @@ fn count_of<'a>(f: &'a Function, datatype: &Parameter) -> &'a str {
         .iter()
         .take_while(|p| p.name != datatype.name)
         .last();
-    before.map_or("1", |p| p.name.as_str())
+    let count = before.filter(|p| p.kind.is("n") || p.kind.is("n64") || p.kind.is("num"));
+    count.map_or("1", |p| p.name.as_str())
 }
 
 /// The only peer rank of a communication datatype's message, if there is exactly one. A message
@@ -228,6 +229,10 @@ fn count_of<'a>(f: &'a Function, datatype: &Parameter) -> &'a str {
 fn only_rank<'a>(f: &'a Function, datatype: &Parameter) -> Option<&'a str> {
     if !datatype.kind.is("ctype") {
         return None;
+    }
+    // A one-sided operation has one target, wherever its datatypes stand.
+    if let Some(target) = f.parameters.iter().find(|p| p.kind.is("target")) {
+        return Some(target.name.as_str());
     }
     let mut ranks = f
         .parameters

@@ -43,7 +43,7 @@ pub const OBJECTS: [Object; 14] = [
     object("errhandler", "MPI_Errhandler", Some("Errhandler"), "object"),
     object("request", "MPI_Request", None, ""),
     object("message", "MPI_Message", None, ""),
-    object("win", "MPI_Win", None, ""),
+    object("win", "MPI_Win", Some("Win"), "object"),
     object("file", "MPI_File", None, ""),
     object("session", "MPI_Session", Some("Session"), "object"),
 ];

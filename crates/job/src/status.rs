@@ -34,6 +34,18 @@ pub const PEER_SEVERAL: i32 = -2;
 /// In [`RankStatus::peer`]: the program itself, which completes its generalized requests.
 pub const PEER_OWN_PROGRAM: i32 = -3;
 
+/// In [`RankStatus::tag`]: a window's lock. The peer is the rank that holds it, [`RankStatus::root`]
+/// the rank of the window that is locked.
+pub const TAG_WINDOW_LOCK: i32 = -10;
+/// In [`RankStatus::tag`]: the lock under which a peer accumulates.
+pub const TAG_WINDOW_ACCUMULATE: i32 = -11;
+/// In [`RankStatus::tag`]: the peer's MPI_Win_post.
+pub const TAG_WINDOW_POST: i32 = -12;
+/// In [`RankStatus::tag`]: MPI_Win_complete of origins.
+pub const TAG_WINDOW_COMPLETE: i32 = -13;
+/// In [`RankStatus::tag`]: one-sided operations that the peer has not done yet.
+pub const TAG_WINDOW_FLUSH: i32 = -14;
+
 /// What a rank is doing. Written by the rank, read by the launcher. Only the [send slot](SendSlot)
 /// is written by other ranks, too. All fields are advisory.
 #[repr(C, align(256))]

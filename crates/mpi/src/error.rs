@@ -1,6 +1,6 @@
 //! Errors of MPI calls: their kind and text. The abi layer maps a [`Kind`] to its number.
 
-use crate::Comm;
+use crate::{Comm, Win};
 use std::sync::Arc;
 
 /// The standard's error classes (MPI 5.0 §9.4), one for each MPI_ERR_ name.
@@ -73,7 +73,7 @@ pub enum Kind {
     Code(i32),
 }
 
-/// An error of a call: its kind, its text, and the communicator to raise it on.
+/// An error of a call: its kind, its text, and the object to raise it on.
 #[derive(Clone, Debug)]
 pub struct Error(Box<Inner>);
 
@@ -81,7 +81,16 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: Kind,
     text: String,
-    scope: Option<Arc<Comm>>,
+    scope: Option<ErrorScope>,
+}
+
+/// The object whose error handler gets an error, if it is not the call's own.
+#[derive(Clone, Debug)]
+pub enum ErrorScope {
+    /// A communicator.
+    Comm(Arc<Comm>),
+    /// A window.
+    Win(Arc<Win>),
 }
 
 /// The result of an MPI call.
@@ -100,7 +109,18 @@ impl Error {
     /// This error, to be raised on `comm` instead of the call's own communicator.
     #[cold]
     pub fn on(mut self, comm: &Arc<Comm>) -> Error {
-        self.0.scope = Some(comm.clone());
+        self.0.scope = Some(ErrorScope::Comm(comm.clone()));
+        self
+    }
+    /// This error, to be raised on `win`.
+    #[cold]
+    pub fn on_win(mut self, win: &Arc<Win>) -> Error {
+        self.0.scope = Some(ErrorScope::Win(win.clone()));
+        self
+    }
+    /// This error, to be raised on the call's own object.
+    pub fn on_call(mut self) -> Error {
+        self.0.scope = None;
         self
     }
     /// Its class.
@@ -111,8 +131,8 @@ impl Error {
     pub fn text(&self) -> &str {
         &self.0.text
     }
-    /// The communicator to raise it on, if not the call's own.
-    pub fn scope(&self) -> Option<&Arc<Comm>> {
+    /// The object to raise it on, if not the call's own.
+    pub fn scope(&self) -> Option<&ErrorScope> {
         self.0.scope.as_ref()
     }
 }

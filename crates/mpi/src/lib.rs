@@ -8,6 +8,7 @@
 //! process, session      the models by which a program uses MPI
 //! comm, group, topo     communicators and what is attached to them: attr, info, errhandler
 //! pt2pt, partitioned    messages from buffers (buffer), completed by request
+//! win                   windows and one-sided operations
 //! coll                  collectives: select an algorithm, execute its schedule, or node memory
 //! overlap               blocking collectives in the background, behind page guards
 //! tool                  MPI_T
@@ -40,10 +41,11 @@ pub mod session;
 pub mod tool;
 pub mod topo;
 mod unreceived;
+pub mod win;
 
 pub use comm::Comm;
 pub use errhandler::{Errhandler, ErrhandlerSlot};
-pub use error::{Error, Kind, Result};
+pub use error::{Error, ErrorScope, Kind, Result};
 pub use ferry_datatype::Datatype;
 pub use ferry_device::{self as device, ProcId};
 pub use ferry_op::Op;
@@ -52,3 +54,4 @@ pub use identity::Identity;
 pub use info::Info;
 pub use request::Request;
 pub use session::Session;
+pub use win::Win;

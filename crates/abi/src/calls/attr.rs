@@ -3,6 +3,7 @@
 use crate::prelude::*;
 use ferry_mpi::attr::{Attributes, CopyPolicy, Keyval, ObjectKind, of_type};
 use ferry_mpi::process::process;
+use ferry_mpi::win::{AttributeValues, Flavor};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Maps the return value of a C callback: anything but MPI_SUCCESS is the program's error code.
@@ -275,4 +276,63 @@ pub fn win_create_keyval(
 
 pub fn win_free_keyval(win_keyval: &mut i32) -> Result<()> {
     free(ObjectKind::Win, win_keyval)
+}
+
+pub fn win_set_attr(
+    win: &'static Arc<Win>,
+    win_keyval: i32,
+    attribute_val: *mut c_void,
+) -> Result<()> {
+    let keyval = Keyval::find(ObjectKind::Win, win_keyval)?;
+    win.attributes
+        .set(win.identity.bits(), &keyval, attribute_val as usize)
+}
+
+pub fn win_get_attr(
+    win: &'static Arc<Win>,
+    win_keyval: i32,
+    attribute_val: OutPointer,
+    flag: OutFlag,
+) -> Result<()> {
+    let Some(address) = predefined_of_window(win, win_keyval) else {
+        return get(
+            ObjectKind::Win,
+            &win.attributes,
+            win_keyval,
+            attribute_val,
+            flag,
+        );
+    };
+    attribute_val.set(address);
+    flag.set(true);
+    Ok(())
+}
+
+/// A predefined attribute of a window (MPI 5.0 §12.2.6): its address, or that of a number.
+fn predefined_of_window(win: &Win, keyval: i32) -> Option<*mut c_void> {
+    let values = win.attribute_values.get_or_init(|| AttributeValues {
+        size: win.size() as i64,
+        disp_unit: i32::try_from(win.disp_unit()).unwrap_or(i32::MAX),
+        flavor: match win.flavor() {
+            Flavor::Create => constants::MPI_WIN_FLAVOR_CREATE,
+            Flavor::Allocate => constants::MPI_WIN_FLAVOR_ALLOCATE,
+            Flavor::Dynamic => constants::MPI_WIN_FLAVOR_DYNAMIC,
+            Flavor::Shared => constants::MPI_WIN_FLAVOR_SHARED,
+        },
+        model: constants::MPI_WIN_UNIFIED,
+    });
+    let number = |value: &i32| std::ptr::from_ref(value).cast_mut().cast();
+    Some(match keyval {
+        constants::MPI_WIN_BASE => win.base().cast(),
+        constants::MPI_WIN_SIZE => std::ptr::from_ref(&values.size).cast_mut().cast(),
+        constants::MPI_WIN_DISP_UNIT => number(&values.disp_unit),
+        constants::MPI_WIN_CREATE_FLAVOR => number(&values.flavor),
+        constants::MPI_WIN_MODEL => number(&values.model),
+        _ => return None,
+    })
+}
+
+pub fn win_delete_attr(win: &'static Arc<Win>, win_keyval: i32) -> Result<()> {
+    let keyval = Keyval::find(ObjectKind::Win, win_keyval)?;
+    win.attributes.delete(win.identity.bits(), &keyval)
 }

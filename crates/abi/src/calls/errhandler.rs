@@ -139,6 +139,33 @@ pub fn comm_call_errhandler(comm: &'static Arc<Comm>, errorcode: i32) -> Result<
     Ok(())
 }
 
+pub fn win_set_errhandler(
+    win: &'static Arc<Win>,
+    errhandler: &'static Arc<Errhandler>,
+) -> Result<()> {
+    check(errhandler, Target::Win)?;
+    win.errhandler.set(errhandler);
+    Ok(())
+}
+
+pub fn win_get_errhandler(win: &'static Arc<Win>, errhandler: New<Errhandler>) -> Result<()> {
+    give(&win.errhandler.current(), &errhandler);
+    Ok(())
+}
+
+pub fn win_call_errhandler(win: &'static Arc<Win>, errorcode: i32) -> Result<()> {
+    let error = reported(errorcode)?;
+    let call = format!("MPI_Win_call_errhandler{}", raise::win_text(win));
+    raise::invoke(
+        &win.errhandler.current(),
+        win.identity.bits(),
+        errorcode,
+        &call,
+        &error,
+    );
+    Ok(())
+}
+
 pub fn session_set_errhandler(
     session: &'static Arc<Session>,
     errhandler: &'static Arc<Errhandler>,

@@ -6,6 +6,7 @@ mod generalized;
 pub use generalized::*;
 
 use crate::prelude::*;
+use ferry_mpi::ErrorScope;
 use ferry_mpi::device::DeviceGuard;
 use ferry_mpi::request::{self, Outcome};
 use smallvec::SmallVec;
@@ -140,7 +141,8 @@ fn active_requests(handles: &[Handle]) -> Result<ArrayRequests> {
 fn in_status(first: &Error) -> Error {
     let error = err!(InStatus, "one of the operations failed: {}", first.text());
     match first.scope() {
-        Some(comm) => error.on(comm),
+        Some(ErrorScope::Comm(comm)) => error.on(comm),
+        Some(ErrorScope::Win(win)) => error.on_win(win),
         None => error,
     }
 }

@@ -1,0 +1,483 @@
+//! Making and freeing windows (MPI 5.0 §12.2).
+//!
+//! ```text
+//! 1. rank 0 gathers the sizes and displacement units of all ranks
+//! 2. rank 0 sends them, with a context for the window's own communicator
+//! 3. the first rank of each node allocates the node's range and sends where it lies
+//! 4. each rank maps it and fills in its control block
+//! 5. all ranks learn whether all have succeeded
+//! ```
+//!
+//! On one node steps 2 and 3 are one.
+
+use super::control::{Control, Layout, NodeMembers};
+use super::epoch::Epochs;
+use super::hints::{self, Hints};
+use super::memory::{ALIGN_BYTES, Allocation, Memory};
+use super::target::{Extent, Extents, Reach, Targets, node_members};
+use super::{Flavor, Win, remote};
+use crate::attr::Attributes;
+use crate::comm::agree::{Agreement, Reader, put_framed, put_u64};
+use crate::device::{self, ContextId, SharedRange};
+use crate::process::process;
+use crate::{Comm, ErrhandlerSlot, Identity, Info, Result, err};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Alignment of memory that is shorter than a page, bytes: a cache line.
+const SMALL_ALIGN_BYTES: u64 = 64;
+
+/// The arguments of a call that makes a window.
+pub struct NewWindow<'a> {
+    /// Whose ranks the window has. An intracommunicator.
+    pub comm: &'a Arc<Comm>,
+    /// Hints.
+    pub info: Option<&'a Info>,
+    /// How it is made.
+    pub flavor: Flavor,
+    /// The program's memory, for MPI_Win_create.
+    pub base: *mut u8,
+    /// Bytes.
+    pub size: i64,
+    /// Bytes of a unit of displacement.
+    pub disp_unit: i64,
+}
+
+/// What rank 0 tells all ranks.
+struct Agreed {
+    context: ContextId,
+    extents: Extents,
+    /// The node's range, where all ranks are on one node.
+    range: Option<NodeRange>,
+}
+
+/// What the first rank of a node tells the others of the node.
+#[derive(Clone, Copy)]
+struct NodeRange {
+    /// `None`: the node has no shared memory, or not enough.
+    range: Option<SharedRange>,
+    /// Each rank's memory lies by itself.
+    noncontig: bool,
+    /// There is shared memory.
+    has_memory: bool,
+}
+
+impl Extent {
+    fn put(self, out: &mut Vec<u8>) {
+        put_u64(out, self.size);
+        put_u64(out, self.disp_unit as u64);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Extent> {
+        Ok(Extent {
+            size: reader.u64()?,
+            disp_unit: reader.u64()? as i64,
+        })
+    }
+}
+
+impl NodeRange {
+    fn put(self, out: &mut Vec<u8>) {
+        let range = self.range.unwrap_or(SharedRange { offset: 0, len: 0 });
+        put_u64(out, range.offset);
+        put_u64(out, range.len);
+        put_u64(
+            out,
+            u64::from(self.noncontig) | u64::from(self.has_memory) << 1,
+        );
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<NodeRange> {
+        let range = SharedRange {
+            offset: reader.u64()?,
+            len: reader.u64()?,
+        };
+        let flags = reader.u64()?;
+        Ok(NodeRange {
+            range: (range.len > 0).then_some(range),
+            noncontig: flags & 1 != 0,
+            has_memory: flags & 2 != 0,
+        })
+    }
+}
+
+impl NewWindow<'_> {
+    /// Checks what does not depend on other ranks.
+    fn check(&self) -> Result<()> {
+        if self.size < 0 {
+            return Err(err!(Size, "size is {}, which is negative", self.size));
+        }
+        if self.disp_unit <= 0 {
+            return Err(err!(
+                Disp,
+                "disp_unit is {}, but has to be positive",
+                self.disp_unit
+            ));
+        }
+        if self.flavor == Flavor::Create && self.base.is_null() && self.size > 0 {
+            return Err(err!(
+                Base,
+                "base is null, for a window of {} bytes",
+                self.size
+            ));
+        }
+        Ok(())
+    }
+
+    fn allocates(&self) -> bool {
+        matches!(self.flavor, Flavor::Allocate | Flavor::Shared)
+    }
+
+    fn extent(&self) -> Extent {
+        Extent {
+            size: self.size as u64,
+            disp_unit: self.disp_unit,
+        }
+    }
+
+    fn noncontig(&self) -> bool {
+        let asked = self.info.and_then(|info| info.text(hints::NONCONTIG));
+        self.flavor != Flavor::Shared || asked.is_some_and(|v| v.trim() == "true")
+    }
+
+    /// Allocates the node's range, on its first rank.
+    fn allocate(&self, members: &NodeMembers, extents: &Extents) -> NodeRange {
+        let noncontig = self.noncontig();
+        let none = NodeRange {
+            range: None,
+            noncontig,
+            has_memory: false,
+        };
+        let Some(memory) = device::device().shared_memory() else {
+            return none;
+        };
+        let layout = Layout::new(members.len(), self.flavor == Flavor::Dynamic);
+        let end = if self.allocates() {
+            offset_of(members, members.len(), extents, noncontig, layout)
+        } else {
+            Some(layout.bytes() as u64)
+        };
+        NodeRange {
+            range: end.and_then(|end| memory.allocate(end).ok()),
+            has_memory: true,
+            ..none
+        }
+    }
+
+    /// Steps 1 and 2.
+    fn agree(&self, members: &NodeMembers) -> Result<Agreed> {
+        let one_node = members.len() == self.comm.size() as usize;
+        let agreement = Agreement::of_all(self.comm)?;
+        let mut mine = Vec::new();
+        self.extent().put(&mut mine);
+        let gathered = agreement.gather(0, mine)?;
+        let mut bytes = Vec::new();
+        if agreement.rank() == 0 {
+            let mut reader = Reader(&gathered);
+            let mut all = Vec::with_capacity(self.comm.size() as usize);
+            while !reader.is_empty() {
+                all.push(Extent::read(&mut reader)?);
+            }
+            let extents = Extents::new(all);
+            put_u64(&mut bytes, process().new_context().0);
+            if one_node {
+                self.allocate(members, &extents).put(&mut bytes);
+            }
+            let mut list = Vec::new();
+            match &extents {
+                Extents::Same(extent) => extent.put(&mut list),
+                Extents::Each(all) => all.iter().for_each(|extent| extent.put(&mut list)),
+            }
+            put_framed(&mut bytes, &list);
+        }
+        // The same tag serves once more: between two processes messages keep their order.
+        let bytes = agreement.broadcast(0, bytes)?;
+        let mut reader = Reader(&bytes);
+        let context = reader.context()?;
+        let range = one_node.then(|| NodeRange::read(&mut reader)).transpose()?;
+        let mut list = Reader(reader.framed()?);
+        let mut all = Vec::new();
+        while !list.is_empty() {
+            all.push(Extent::read(&mut list)?);
+        }
+        if all.len() != 1 && all.len() != self.comm.size() as usize {
+            return Err(err!(
+                Intern,
+                "a message about a new window makes no sense: do all processes make the same call?"
+            ));
+        }
+        Ok(Agreed {
+            context,
+            extents: Extents::new(all),
+            range,
+        })
+    }
+
+    /// Step 3 where the ranks are on several nodes.
+    fn agree_on_node(
+        &self,
+        comm: &Arc<Comm>,
+        members: &NodeMembers,
+        extents: &Extents,
+    ) -> Result<NodeRange> {
+        if members.len() == 1 {
+            return Ok(self.allocate(members, extents));
+        }
+        let ranks: Vec<i32> = (0..members.len()).map(|m| members.rank(m) as i32).collect();
+        let group = comm.group.include(&ranks)?;
+        let tag = comm.next_agreement();
+        let agreement = Agreement::new(comm, comm.context.control(), tag, &group)?;
+        let mut bytes = Vec::new();
+        if agreement.rank() == 0 {
+            self.allocate(members, extents).put(&mut bytes);
+        }
+        NodeRange::read(&mut Reader(&agreement.broadcast(0, bytes)?))
+    }
+
+    /// Step 4: control blocks and memory of this process.
+    fn place(
+        &self,
+        members: &NodeMembers,
+        extents: &Extents,
+        node: NodeRange,
+        rank: u32,
+    ) -> Result<(Control, Memory, u64)> {
+        let layout = Layout::new(members.len(), self.flavor == Flavor::Dynamic);
+        let own = |base, size| Memory::at(base, size, self.disp_unit);
+        let size = self.size as u64;
+        if !node.has_memory {
+            let control = Control::own(layout);
+            let memory = match self.flavor {
+                Flavor::Create => own(self.base, size),
+                Flavor::Dynamic => Memory::none(),
+                Flavor::Allocate | Flavor::Shared => {
+                    let allocated = Allocation::new(size).ok_or_else(|| self.no_memory())?;
+                    Memory::owned(allocated, size, self.disp_unit)
+                }
+            };
+            return Ok((control, memory, u64::MAX));
+        }
+        let range = node.range.ok_or_else(|| self.no_memory())?;
+        let shared = device::device().shared_memory();
+        let mapping = shared.ok_or_else(|| self.no_memory())?.map(range);
+        let mapping = mapping.map_err(|e| {
+            err!(
+                NoMem,
+                "the window's shared memory, {} bytes, cannot be mapped: {e}",
+                range.len
+            )
+        })?;
+        let member = members.member(rank).unwrap_or(0);
+        let releases = (member == 0).then_some(range);
+        let control = Control::shared(mapping, layout, releases)?;
+        let (memory, offset) = match self.flavor {
+            Flavor::Create => (own(self.base, size), u64::MAX),
+            Flavor::Dynamic => (Memory::none(), u64::MAX),
+            Flavor::Allocate | Flavor::Shared => {
+                let offset = offset_of(members, member, extents, node.noncontig, layout);
+                let offset = offset.ok_or_else(|| self.no_memory())?;
+                let base = control.memory(offset).ok_or_else(|| self.no_memory())?;
+                (own(base, size), offset)
+            }
+        };
+        Ok((control, memory, offset))
+    }
+
+    #[cold]
+    fn no_memory(&self) -> crate::Error {
+        err!(
+            NoMem,
+            "there is no memory for a window with {} bytes on this rank",
+            self.size
+        )
+    }
+}
+
+/// Where the memory of `member` begins in the node's range, bytes. For the number of members: where
+/// the last one's ends.
+fn offset_of(
+    members: &NodeMembers,
+    member: usize,
+    extents: &Extents,
+    noncontig: bool,
+    layout: Layout,
+) -> Option<u64> {
+    let page = ALIGN_BYTES as u64;
+    let mut at = (layout.bytes() as u64).next_multiple_of(page);
+    for before in 0..=member {
+        if before == members.len() {
+            break;
+        }
+        let size = extents.of(members.rank(before)).size;
+        if noncontig {
+            let align = if size < page { SMALL_ALIGN_BYTES } else { page };
+            at = at.checked_next_multiple_of(align)?;
+        }
+        if before < member {
+            at = at.checked_add(size)?;
+        }
+    }
+    Some(at)
+}
+
+impl Win {
+    /// Makes a window. Collective; blocks until all ranks of the communicator call.
+    ///
+    /// Errors: Size, Disp, Base or InfoValue for a bad argument; RmaShared if
+    /// MPI_Win_allocate_shared is called for ranks of several nodes; NoMem on all ranks if one has
+    /// no memory.
+    pub fn make(request: &NewWindow<'_>) -> Result<Arc<Win>> {
+        request.check()?;
+        let hints = Hints::new(request.info, request.flavor)?;
+        let comm = request.comm;
+        let local = &process().rank_info.local_ranks;
+        let members = node_members(comm.size(), |rank| {
+            local.binary_search(&comm.peer(rank)).is_ok()
+        });
+        let Agreed {
+            context,
+            extents,
+            range,
+        } = request.agree(&members)?;
+        let own = Arc::new(comm.child(context, comm.group.clone()));
+        let node = match range {
+            Some(node) => node,
+            None => request.agree_on_node(&own, &members, &extents)?,
+        };
+        let members = if node.has_memory {
+            members
+        } else {
+            NodeMembers::new(vec![comm.rank()], comm.size())
+        };
+        let placed = if request.flavor == Flavor::Shared && members.len() < comm.size() as usize {
+            Err(err!(
+                RmaShared,
+                "{} of the communicator's {} ranks share memory with this one; \
+                 MPI_Comm_split_type(MPI_COMM_TYPE_SHARED) makes a communicator of them",
+                members.len(),
+                comm.size()
+            ))
+        } else {
+            request.place(&members, &extents, node, comm.rank())
+        };
+        let made = placed.map(|(control, memory, offset)| {
+            let member = members.member(comm.rank()).unwrap_or(0);
+            let block = control.block(member);
+            block
+                .base
+                .store(memory.base().expose_provenance() as u64, Ordering::Release);
+            block.size.store(memory.size(), Ordering::Release);
+            let unit = memory.disp_unit() as u64;
+            block.disp_unit.store(unit, Ordering::Release);
+            block.offset.store(offset, Ordering::Release);
+            Arc::new(Win {
+                identity: Identity::none(),
+                errhandler: ErrhandlerSlot::default(),
+                attributes: Attributes::new(),
+                attribute_values: OnceLock::new(),
+                comm: own.clone(),
+                name: Mutex::default(),
+                flavor: request.flavor,
+                hints,
+                memory,
+                control,
+                members,
+                member,
+                extents,
+                targets: Targets::new(comm.size()),
+                epochs: Epochs::new(),
+                remote: remote::State::default(),
+            })
+        });
+        if let Ok(win) = &made {
+            remote::register(win);
+        }
+        Win::agree_on_success(&own, made)
+    }
+
+    /// Step 5. Also makes sure that all control blocks are filled in before any is read.
+    fn agree_on_success(comm: &Comm, made: Result<Arc<Win>>) -> Result<Arc<Win>> {
+        let agreement = Agreement::of_all(comm)?;
+        let failed = made.is_err();
+        let gathered = agreement.gather(0, vec![u8::from(failed)])?;
+        let any = gathered.contains(&1);
+        let any = agreement.broadcast(0, vec![u8::from(any)])?.contains(&1);
+        match made {
+            Ok(win) if any => {
+                win.let_go();
+                Err(err!(
+                    NoMem,
+                    "the window could not be made on another rank, which tells why"
+                ))
+            }
+            made => made,
+        }
+    }
+
+    /// Frees the window (MPI_Win_free). Collective; blocks until all ranks have called it and all
+    /// operations are complete.
+    ///
+    /// Errors: RmaSync in an epoch; a delete callback's. The window then stays.
+    pub fn free(self: &Arc<Win>) -> Result<()> {
+        {
+            let state = self.epochs.state();
+            if let Some(open) = state.open_access() {
+                return Err(err!(RmaSync, "MPI_Win_free {open}"));
+            }
+            if state.exposure.is_some() {
+                return Err(err!(
+                    RmaSync,
+                    "MPI_Win_free between MPI_Win_post and MPI_Win_wait"
+                ));
+            }
+        }
+        self.attributes.delete_all(self.identity.bits())?;
+        remote::flush_all(self)?;
+        self.barrier()?;
+        self.let_go();
+        Ok(())
+    }
+
+    /// Nobody uses the window any more.
+    fn let_go(self: &Arc<Win>) {
+        remote::unregister(self);
+        if let Some(range) = self.control.range()
+            && let Some(memory) = device::device().shared_memory()
+        {
+            memory.release(range);
+        }
+        let _ = self.comm.free();
+    }
+
+    /// Where the memory of `rank` lies in this process, with its size and displacement unit in
+    /// bytes (MPI_Win_shared_query). `None` for MPI_PROC_NULL: the first rank whose memory is not
+    /// empty. Null and 0 if it is not in this process's reach.
+    ///
+    /// Errors: RmaFlavor for a dynamic window; Rank.
+    pub fn shared_query(&self, rank: Option<u32>) -> Result<(*mut u8, u64, i64)> {
+        if self.flavor == Flavor::Dynamic {
+            return Err(err!(
+                RmaFlavor,
+                "the window was made by MPI_Win_create_dynamic: its memory is not shared"
+            ));
+        }
+        let query = |rank: u32| {
+            let target = self.target(rank)?;
+            Ok(if target.reach == Reach::Mapped {
+                (target.base, target.size, target.disp_unit)
+            } else {
+                (std::ptr::null_mut(), 0, target.disp_unit)
+            })
+        };
+        let Some(rank) = rank else {
+            for rank in 0..self.ranks() {
+                let found = query(rank)?;
+                if found.1 > 0 {
+                    return Ok(found);
+                }
+            }
+            return Ok((std::ptr::null_mut(), 0, 1));
+        };
+        query(rank)
+    }
+}

@@ -1,0 +1,75 @@
+//! MPI_Win_fence (MPI 5.0 §12.5.1).
+
+use super::epoch::{FENCE, NO_FENCE};
+use super::{Win, remote};
+use crate::coll::{Call, CollectiveOperation, View};
+use crate::{Result, err};
+use ferry_schedule::Collective;
+use std::sync::atomic::Ordering;
+
+/// What the program asserts about a fence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FenceAssertions {
+    /// No operation of this process precedes it (MPI_MODE_NOPRECEDE).
+    pub no_precede: bool,
+    /// No operation of this process follows it (MPI_MODE_NOSUCCEED).
+    pub no_succeed: bool,
+}
+
+impl Win {
+    /// A fence. Collective; blocks until all ranks call it and the operations of all before it are
+    /// complete.
+    ///
+    /// Errors: RmaSync in another epoch.
+    pub fn fence(&self, assertions: FenceAssertions) -> Result<()> {
+        {
+            let state = self.epochs.state();
+            if let Some(open) = state.open_access() {
+                return Err(err!(RmaSync, "MPI_Win_fence {open}"));
+            }
+            if state.exposure.is_some() {
+                return Err(err!(
+                    RmaSync,
+                    "MPI_Win_fence between MPI_Win_post and MPI_Win_wait"
+                ));
+            }
+        }
+        if !assertions.no_precede {
+            remote::flush_all(self)?;
+        }
+        self.barrier()?;
+        let now = if assertions.no_succeed {
+            NO_FENCE
+        } else {
+            FENCE
+        };
+        self.epochs.fence.store(now, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Blocks until all ranks of the window are here.
+    pub(super) fn barrier(&self) -> Result<()> {
+        // What was stored in mapped memory comes before what the barrier stores or sends.
+        full_barrier();
+        let operation = CollectiveOperation::Collective(Collective::Barrier);
+        let call = Call::new(&self.comm, operation, View::Nothing, View::Nothing, None);
+        // Its errors belong to the window, not to its communicator. SAFETY: a barrier has no buffers.
+        unsafe { call.run() }.map_err(crate::Error::on_call)
+    }
+}
+
+/// A full memory barrier: stores before it are visible before anything after it is read. On x86-64
+/// a locked instruction on this thread's own stack takes half the time of mfence.
+#[inline]
+pub(super) fn full_barrier() {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let own = std::sync::atomic::AtomicU32::new(0);
+        std::hint::black_box(&own).swap(1, Ordering::SeqCst);
+    }
+    std::sync::atomic::fence(if cfg!(target_arch = "x86_64") {
+        Ordering::AcqRel
+    } else {
+        Ordering::SeqCst
+    });
+}

@@ -1,0 +1,331 @@
+//! Passive target: MPI_Win_lock to MPI_Win_unlock_all, flushes and MPI_Win_sync (MPI 5.0 §12.5.3,
+//! §12.5.4).
+//!
+//! On a node the lock of a target is a [`NodeLock`] in its control block. A target on another node
+//! takes its lock for the origin (`remote`). MPI_Win_lock_all locks each target when it is first
+//! used, but this process's own at once: the program may access its own memory directly.
+//!
+//! [`NodeLock`]: crate::device::NodeLock
+
+use super::epoch::Access;
+use super::fence::full_barrier;
+use super::target::{ALL, CLOSED, EXCLUSIVE, LOCKED, NO_CHECK, Reach, Target};
+use super::{Win, remote};
+use crate::device::{self, NodeLock, Patience};
+use crate::{Result, err};
+use ferry_job::{TAG_WINDOW_ACCUMULATE, TAG_WINDOW_LOCK};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// The kind of a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockType {
+    /// MPI_LOCK_EXCLUSIVE.
+    Exclusive,
+    /// MPI_LOCK_SHARED.
+    Shared,
+}
+
+impl Win {
+    /// Locks `rank` (MPI_Win_lock). Blocks while another origin's lock excludes it; for a rank on
+    /// another node the operations wait instead. `no_check`: the program asserts that no other lock
+    /// excludes it.
+    ///
+    /// Errors: RmaSync in another epoch, or if this process has locked the rank already.
+    pub fn lock(&self, kind: LockType, rank: u32, no_check: bool) -> Result<()> {
+        let target = self.target(rank)?;
+        {
+            let mut state = self.epochs.state();
+            self.check_locks_allowed("MPI_Win_lock")?;
+            let count = match state.access {
+                Access::Locked(count) => count,
+                _ => {
+                    self.begin_access(&state, "MPI_Win_lock")?;
+                    0
+                }
+            };
+            if target.access.load(Ordering::Relaxed) != CLOSED {
+                return Err(err!(
+                    RmaSync,
+                    "MPI_Win_lock of rank {rank}, which this process has locked already"
+                ));
+            }
+            state.access = Access::Locked(count + 1);
+        }
+        let exclusive = kind == LockType::Exclusive;
+        if !no_check {
+            self.acquire(target, exclusive)?;
+        }
+        let mut bits = LOCKED;
+        if exclusive {
+            bits |= EXCLUSIVE;
+        }
+        if no_check {
+            bits |= NO_CHECK;
+        }
+        target.access.store(bits, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Unlocks `rank` (MPI_Win_unlock). Blocks until all operations to it are complete.
+    ///
+    /// Errors: RmaSync if this process has not locked it by [`Win::lock`].
+    pub fn unlock(&self, rank: u32) -> Result<()> {
+        let target = self.target(rank)?;
+        let bits = target.access.load(Ordering::Relaxed);
+        if bits & LOCKED == 0 || bits & ALL != 0 {
+            let hint = if bits & ALL != 0 || self.has_locked_all() {
+                "; MPI_Win_lock_all is ended by MPI_Win_unlock_all"
+            } else {
+                ""
+            };
+            return Err(err!(
+                RmaSync,
+                "MPI_Win_unlock of rank {rank}, which this process has not locked{hint}"
+            ));
+        }
+        self.end_lock(target, bits)?;
+        let mut state = self.epochs.state();
+        state.access = match state.access {
+            Access::Locked(count) if count > 1 => Access::Locked(count - 1),
+            _ => Access::None,
+        };
+        Ok(())
+    }
+
+    /// Opens an access epoch to all ranks (MPI_Win_lock_all). Blocks while another origin has
+    /// locked this process exclusively.
+    ///
+    /// Errors: RmaSync in another epoch.
+    pub fn lock_all(&self, no_check: bool) -> Result<()> {
+        {
+            let mut state = self.epochs.state();
+            self.check_locks_allowed("MPI_Win_lock_all")?;
+            self.begin_access(&state, "MPI_Win_lock_all")?;
+            state.access = Access::LockedAll { no_check };
+        }
+        let own = self.target(self.rank())?;
+        self.open_access(own, "MPI_Win_lock_all")
+    }
+
+    /// Ends the epoch of [`Win::lock_all`]. Blocks until all operations are complete.
+    ///
+    /// Errors: RmaSync if there is none.
+    pub fn unlock_all(&self) -> Result<()> {
+        if !self.has_locked_all() {
+            return Err(err!(RmaSync, "MPI_Win_unlock_all without MPI_Win_lock_all"));
+        }
+        let locked = std::mem::take(&mut self.epochs.state().locked_on_use);
+        let mut result = Ok(());
+        for rank in locked {
+            let target = self.target(rank)?;
+            let bits = target.access.load(Ordering::Relaxed);
+            let ended = self.end_lock(target, bits);
+            result = result.and(ended);
+        }
+        self.epochs.state().access = Access::None;
+        result
+    }
+
+    fn has_locked_all(&self) -> bool {
+        matches!(self.epochs.state().access, Access::LockedAll { .. })
+    }
+
+    fn check_locks_allowed(&self, call: &str) -> Result<()> {
+        if self.has_no_locks() {
+            return Err(err!(RmaSync, "{call} of a window whose info says no_locks"));
+        }
+        Ok(())
+    }
+
+    /// Completes the operations to a target and releases its lock.
+    fn end_lock(&self, target: &Target, bits: u32) -> Result<()> {
+        let no_check = bits & NO_CHECK != 0;
+        let result = if no_check || target.member.is_some() {
+            self.complete(target)
+        } else {
+            // One message does both.
+            Ok(())
+        };
+        target.access.store(CLOSED, Ordering::Relaxed);
+        if no_check {
+            return result;
+        }
+        result.and(self.release(target, bits & EXCLUSIVE != 0))
+    }
+
+    /// Blocks until all operations to a target are complete there.
+    #[inline]
+    fn complete(&self, target: &Target) -> Result<()> {
+        if target.reach == Reach::Remote {
+            return remote::flush(self, target);
+        }
+        full_barrier();
+        Ok(())
+    }
+
+    /// Takes the lock of a target.
+    pub(super) fn acquire(&self, target: &Target, exclusive: bool) -> Result<()> {
+        let (Some(member), Some(block)) = (target.member, target.block(&self.control)) else {
+            return remote::lock(self, target, exclusive);
+        };
+        self.wait_for_lock(&block.lock.0, target, member, exclusive, TAG_WINDOW_LOCK);
+        Ok(())
+    }
+
+    /// Releases the lock of a target.
+    pub(super) fn release(&self, target: &Target, exclusive: bool) -> Result<()> {
+        let (Some(member), Some(block)) = (target.member, target.block(&self.control)) else {
+            return remote::unlock(self, target);
+        };
+        self.release_lock(&block.lock.0, member, exclusive);
+        Ok(())
+    }
+
+    /// Blocks until this process has a lock of the node. `tag` tells mpiexec what it waits for.
+    fn wait_for_lock(
+        &self,
+        lock: &NodeLock,
+        target: &Target,
+        member: usize,
+        exclusive: bool,
+        tag: i32,
+    ) {
+        let who = self.rank();
+        let attempt = |patience| {
+            if exclusive {
+                lock.try_exclusive(who, patience)
+            } else {
+                lock.try_shared(who, patience)
+            }
+        };
+        if attempt(Patience::New) {
+            return;
+        }
+        let waiting = self.control.wait_set(member);
+        let since = Instant::now();
+        waiting.add(self.member);
+        lock.begin_wait();
+        let what = self.waiting_for(target.process, tag);
+        device::wait_for_memory(&what, |d| {
+            waiting.add(self.member);
+            if attempt(Patience::after(since.elapsed())) {
+                return true;
+            }
+            if !exclusive && let Some(time) = lock.shared_again_in() {
+                d.sleep_at_most(time);
+            }
+            false
+        });
+        waiting.remove(self.member);
+        if lock.end_wait(who) {
+            self.wake_waiting(&mut device::device(), member);
+        }
+    }
+
+    /// Releases a lock of the node, and wakes who can have it next.
+    #[inline]
+    fn release_lock(&self, lock: &NodeLock, member: usize, exclusive: bool) {
+        let somebody_waits = if exclusive {
+            lock.release_exclusive()
+        } else {
+            lock.release_shared()
+        };
+        if somebody_waits {
+            self.wake_next(lock, member);
+        }
+    }
+
+    #[cold]
+    fn wake_next(&self, lock: &NodeLock, member: usize) {
+        let mut d = device::device();
+        match lock
+            .reserved_by()
+            .and_then(|rank| self.members.member(rank))
+        {
+            Some(next) => self.wake(&mut d, next),
+            None => self.wake_waiting(&mut d, member),
+        }
+    }
+
+    /// Calls `f` while this process alone accumulates into the target's memory without atomics.
+    pub(super) fn with_accumulate_lock<R>(&self, target: &Target, f: impl FnOnce() -> R) -> R {
+        let (Some(member), Some(block)) = (target.member, target.block(&self.control)) else {
+            return f();
+        };
+        let lock = &block.accumulate.0;
+        self.wait_for_lock(lock, target, member, true, TAG_WINDOW_ACCUMULATE);
+        let result = f();
+        self.release_lock(lock, member, true);
+        result
+    }
+
+    /// Checks that flushing is allowed: in a passive-target epoch.
+    fn check_passive(&self, call: &str) -> Result<()> {
+        match self.epochs.state().access {
+            Access::Locked(_) | Access::LockedAll { .. } => Ok(()),
+            _ => Err(err!(
+                RmaSync,
+                "{call} outside a passive-target epoch: neither MPI_Win_lock nor MPI_Win_lock_all \
+                 is in effect"
+            )),
+        }
+    }
+
+    /// Checks that one target may be flushed.
+    #[inline]
+    fn flushable(&self, rank: u32, call: &str) -> Result<&Target> {
+        let target = self.target(rank)?;
+        if target.access.load(Ordering::Relaxed) & LOCKED == 0 {
+            self.check_passive(call)?;
+            if !self.has_locked_all() {
+                return Err(err!(
+                    RmaSync,
+                    "{call} of rank {rank}, which this process has not locked"
+                ));
+            }
+        }
+        Ok(target)
+    }
+
+    /// Blocks until the operations to `rank` are complete at the target (MPI_Win_flush).
+    ///
+    /// Errors: RmaSync outside a passive-target epoch with that rank.
+    #[inline]
+    pub fn flush(&self, rank: u32) -> Result<()> {
+        let target = self.flushable(rank, "MPI_Win_flush")?;
+        self.complete(target)
+    }
+
+    /// As [`Win::flush`], for all ranks (MPI_Win_flush_all).
+    pub fn flush_all(&self) -> Result<()> {
+        self.check_passive("MPI_Win_flush_all")?;
+        full_barrier();
+        remote::flush_all(self)
+    }
+
+    /// Blocks until the buffers of operations to `rank` can be used again (MPI_Win_flush_local).
+    ///
+    /// Errors: as [`Win::flush`].
+    pub fn flush_local(&self, rank: u32) -> Result<()> {
+        let target = self.flushable(rank, "MPI_Win_flush_local")?;
+        if target.reach == Reach::Remote {
+            return remote::flush_local(self, target);
+        }
+        Ok(())
+    }
+
+    /// As [`Win::flush_local`], for all ranks (MPI_Win_flush_local_all).
+    pub fn flush_local_all(&self) -> Result<()> {
+        self.check_passive("MPI_Win_flush_local_all")?;
+        remote::flush_local_all(self)
+    }
+
+    /// Makes stores of all processes to the window visible (MPI_Win_sync). In the unified memory
+    /// model that is a memory barrier. Makes progress: programs call it while they wait for a value.
+    pub fn sync(&self) -> Result<()> {
+        full_barrier();
+        device::poll_once(|_| None::<()>);
+        Ok(())
+    }
+}

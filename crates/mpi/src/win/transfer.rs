@@ -1,0 +1,392 @@
+//! MPI_Put, MPI_Get and their forms with requests (MPI 5.0 §12.3.1, §12.3.2, §12.3.5).
+
+use super::epoch::FENCE_EPOCH;
+use super::target::{CLOSED, Reach, Target};
+use super::{Flavor, Place, Win, remote};
+use crate::buffer::message_len;
+use crate::device::{PeerMemory, ReadError};
+use crate::pt2pt::Buffer;
+use crate::request::{Outcome, Request};
+use crate::{Datatype, Result, err};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Runs of one side that are listed at a time, for a peer's memory.
+const RUNS_MAX: usize = 1024;
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Put,
+    Get,
+}
+
+impl Win {
+    /// Starts a put. On a node it is complete when this returns, and for others to see once the
+    /// target is flushed.
+    ///
+    /// Errors: RmaSync outside an access epoch to the rank; RmaRange beyond its memory; Truncate if
+    /// the origin has another number of bytes than the target.
+    ///
+    /// # Safety
+    /// The origin is readable, and does not change until the put is complete.
+    #[inline]
+    pub unsafe fn put(self: &Arc<Win>, origin: Buffer<'_>, place: Place<'_>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(Way::Put, origin, &place, "MPI_Put", false) }.map(drop)
+    }
+
+    /// Starts a get. On a node it is complete when this returns.
+    ///
+    /// Errors: as [`Win::put`].
+    ///
+    /// # Safety
+    /// The origin is writable, and not used until the get is complete.
+    #[inline]
+    pub unsafe fn get(self: &Arc<Win>, origin: Buffer<'_>, place: Place<'_>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer(Way::Get, origin, &place, "MPI_Get", false) }.map(drop)
+    }
+
+    /// [`Win::put`] with a request (MPI_Rput).
+    ///
+    /// # Safety
+    /// As for [`Win::put`].
+    pub unsafe fn rput(
+        self: &Arc<Win>,
+        origin: Buffer<'_>,
+        place: Place<'_>,
+    ) -> Result<Arc<Request>> {
+        // SAFETY: the caller's promise.
+        let started = unsafe { self.transfer(Way::Put, origin, &place, "MPI_Rput", true) }?;
+        Ok(started.unwrap_or_else(complete_request))
+    }
+
+    /// [`Win::get`] with a request (MPI_Rget).
+    ///
+    /// # Safety
+    /// As for [`Win::get`].
+    pub unsafe fn rget(
+        self: &Arc<Win>,
+        origin: Buffer<'_>,
+        place: Place<'_>,
+    ) -> Result<Arc<Request>> {
+        // SAFETY: the caller's promise.
+        let started = unsafe { self.transfer(Way::Get, origin, &place, "MPI_Rget", true) }?;
+        Ok(started.unwrap_or_else(complete_request))
+    }
+
+    /// Returns the request if the operation is not complete and `wants_request`.
+    ///
+    /// # Safety
+    /// The origin is readable or writable, as the way says.
+    #[inline]
+    unsafe fn transfer(
+        self: &Arc<Win>,
+        way: Way,
+        origin: Buffer<'_>,
+        place: &Place<'_>,
+        call: &'static str,
+        wants_request: bool,
+    ) -> Result<Option<Arc<Request>>> {
+        let target = self.open_target(place.rank, call)?;
+        let at = self.locate(target, place, call)?;
+        let (here, there) = (origin.datatype, place.datatype);
+        if here.is_dense() && there.is_dense() && target.reach == Reach::Mapped {
+            let len = message_len(origin.count, here);
+            if len == message_len(place.count, there) {
+                let (from, to) = match way {
+                    Way::Put => (origin.address.cast_const(), at),
+                    Way::Get => (at.cast_const(), origin.address),
+                };
+                // SAFETY: the caller's promise; the target's range was checked.
+                unsafe { copy(from, to, len) };
+                return Ok(None);
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_other(way, target, at, origin, place, call, wants_request) }
+    }
+
+    /// # Safety
+    /// As for `transfer`.
+    #[allow(clippy::too_many_arguments)] // All is known already, and looked up once.
+    unsafe fn transfer_other(
+        self: &Arc<Win>,
+        way: Way,
+        target: &Target,
+        at: *mut u8,
+        origin: Buffer<'_>,
+        place: &Place<'_>,
+        call: &'static str,
+        wants_request: bool,
+    ) -> Result<Option<Arc<Request>>> {
+        same_size(&origin, place.count, place.datatype, call)?;
+        let here = (origin.address, origin.count, &**origin.datatype);
+        let there = (at, place.count, &**place.datatype);
+        match (target.reach, way) {
+            (Reach::Mapped, Way::Put) => {
+                let from = (here.0.cast_const(), here.1, here.2);
+                // SAFETY: the caller's promise; the target's range was checked.
+                unsafe { Datatype::copy_typed(from, there) };
+            }
+            (Reach::Mapped, Way::Get) => {
+                let from = (there.0.cast_const(), there.1, there.2);
+                // SAFETY: as above.
+                unsafe { Datatype::copy_typed(from, here) };
+            }
+            (Reach::Peer(memory), way) => {
+                // SAFETY: the caller's promise.
+                let copied = unsafe { copy_peer(memory, way == Way::Put, here, there) };
+                copied.map_err(|e| peer_error(e, target, call))?;
+            }
+            (Reach::Remote, Way::Put) => {
+                // SAFETY: the caller's promise.
+                return unsafe { remote::put(self, target, origin, place, wants_request) };
+            }
+            (Reach::Remote, Way::Get) => {
+                // SAFETY: the caller's promise.
+                return unsafe { remote::get(self, target, origin, place, wants_request) };
+            }
+        }
+        Ok(None)
+    }
+
+    /// The target, to which this process has access.
+    ///
+    /// Errors: Rank; RmaSync outside an access epoch.
+    #[inline]
+    pub(super) fn open_target(&self, rank: u32, call: &str) -> Result<&Target> {
+        let target = self.target(rank)?;
+        if target.access.load(Ordering::Relaxed) == CLOSED
+            && self.epochs.fence.load(Ordering::Relaxed) != FENCE_EPOCH
+        {
+            self.open_access(target, call)?;
+        }
+        Ok(target)
+    }
+
+    /// The address of an operation's first element at the target: in this process if it is mapped,
+    /// otherwise in the target's.
+    ///
+    /// Errors: RmaRange if an element is not in the target's memory.
+    #[inline]
+    pub(super) fn locate(&self, target: &Target, place: &Place<'_>, call: &str) -> Result<*mut u8> {
+        if self.flavor == Flavor::Dynamic {
+            return self.locate_attached(target, place, call);
+        }
+        let (low, end) = place.datatype.span(place.count)?;
+        let offset = place.disp.checked_mul(target.disp_unit);
+        let fits = offset.is_some_and(|offset| {
+            let (first, last) = (offset.checked_add(low), offset.checked_add(end));
+            matches!((first, last), (Some(first), Some(last))
+                if first >= 0 && last >= 0 && last as u64 <= target.size)
+        });
+        match offset {
+            Some(offset) if fits => Ok(target.base.wrapping_offset(offset as isize)),
+            // An operation without elements goes nowhere.
+            _ if end == low => Ok(target.base),
+            _ => Err(out_of_range(target, place, (low, end), call)),
+        }
+    }
+}
+
+#[cold]
+fn out_of_range(target: &Target, place: &Place<'_>, span: (i64, i64), call: &str) -> crate::Error {
+    let (unit, size) = (target.disp_unit, target.size);
+    let units = if unit == 1 {
+        String::new()
+    } else {
+        format!(" (in units of {unit} bytes)")
+    };
+    err!(
+        RmaRange,
+        "{call} to rank {}: displacement {}{units} and {} reach beyond its window of {size} bytes",
+        target.rank,
+        place.disp,
+        elements_text(place, span)
+    )
+}
+
+/// The elements of an operation in messages: "7 elements of 8 bytes (56 in all)".
+pub(super) fn elements_text(place: &Place<'_>, (low, end): (i64, i64)) -> String {
+    let size = place.datatype.size();
+    let elements = if place.count == 1 {
+        "1 element".into()
+    } else {
+        format!("{} elements", place.count)
+    };
+    let all = end.saturating_sub(low);
+    let bytes = size.saturating_mul(place.count);
+    let spread = if all == bytes && low == 0 {
+        format!("{bytes} in all")
+    } else {
+        format!("bytes {low} to {end} from there")
+    };
+    format!("{elements} of {size} bytes ({spread})")
+}
+
+/// The request of an operation that was complete when its call returned.
+#[cold]
+pub(super) fn complete_request() -> Arc<Request> {
+    Request::ended(Outcome::EMPTY)
+}
+
+/// Copies `len` bytes. Small sizes without a call.
+///
+/// # Safety
+/// `from` is readable and `to` writable. They may overlap.
+#[inline]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match len {
+            8 => to
+                .cast::<u64>()
+                .write_unaligned(from.cast::<u64>().read_unaligned()),
+            4 => to
+                .cast::<u32>()
+                .write_unaligned(from.cast::<u32>().read_unaligned()),
+            _ => std::ptr::copy(from, to, len),
+        }
+    }
+}
+
+/// Checks that the origin has as many bytes as the target.
+///
+/// Errors: Truncate.
+pub(super) fn same_size(
+    origin: &Buffer<'_>,
+    count: i64,
+    datatype: &Datatype,
+    call: &str,
+) -> Result<()> {
+    let (here, there) = (
+        message_len(origin.count, origin.datatype),
+        message_len(count, datatype),
+    );
+    if here == there {
+        Ok(())
+    } else {
+        Err(err!(
+            Truncate,
+            "{call} with {here} bytes at the origin and {there} bytes at the target: their types \
+             have to match"
+        ))
+    }
+}
+
+/// Address, count and type of elements.
+type Elements<'a> = (*mut u8, i64, &'a Datatype);
+
+/// Copies elements to or from a peer's memory. Both sides have the same number of bytes.
+///
+/// # Safety
+/// The elements `here` are readable, or writable unless `write`.
+pub(super) unsafe fn copy_peer(
+    memory: PeerMemory,
+    write: bool,
+    here: Elements<'_>,
+    there: Elements<'_>,
+) -> std::result::Result<(), ReadError> {
+    let len = message_len(here.1, here.2);
+    if let (Some(from), Some(to)) = (one_run(here), one_run(there)) {
+        // SAFETY: the caller's promise.
+        return unsafe { copy_runs(memory, write, &[(from, len)], &[(to.addr() as u64, len)]) };
+    }
+    let list = |(address, count, t): Elements<'_>, offset: u64| {
+        let mut runs = Vec::with_capacity(RUNS_MAX);
+        let bytes = match one_run((address, count, t)) {
+            Some(at) => {
+                let rest = len - offset as usize;
+                runs.push((at.wrapping_add(offset as usize), rest));
+                rest as u64
+            }
+            None => t.runs(address, count, offset, &mut runs),
+        };
+        (runs, bytes)
+    };
+    let mut done = 0;
+    while done < len as u64 {
+        let ((mut near, a), (mut far, b)) = (list(here, done), list(there, done));
+        let bytes = a.min(b);
+        if bytes == 0 {
+            break;
+        }
+        cut(&mut near, bytes);
+        cut(&mut far, bytes);
+        let far: Vec<(u64, usize)> = far
+            .into_iter()
+            .map(|(at, len)| (at.addr() as u64, len))
+            .collect();
+        // SAFETY: the caller's promise.
+        unsafe { copy_runs(memory, write, &near, &far) }?;
+        done += bytes;
+    }
+    Ok(())
+}
+
+/// The address of elements that are one run.
+fn one_run((address, count, t): Elements<'_>) -> Option<*mut u8> {
+    crate::buffer::run(address, count, t)
+}
+
+/// Leaves the first `bytes` bytes of a list of runs.
+fn cut(runs: &mut Vec<(*mut u8, usize)>, bytes: u64) {
+    let mut left = bytes as usize;
+    let mut kept = 0;
+    for run in runs.iter_mut() {
+        if left == 0 {
+            break;
+        }
+        run.1 = run.1.min(left);
+        left -= run.1;
+        kept += 1;
+    }
+    runs.truncate(kept);
+}
+
+/// # Safety
+/// The runs `near` are readable, or writable unless `write`.
+unsafe fn copy_runs(
+    memory: PeerMemory,
+    write: bool,
+    near: &[(*mut u8, usize)],
+    far: &[(u64, usize)],
+) -> std::result::Result<(), ReadError> {
+    if !write {
+        // SAFETY: the caller's promise.
+        return unsafe { memory.read(far, near) };
+    }
+    if let &[(at, len)] = near {
+        // SAFETY: the caller's promise.
+        return unsafe { memory.write(&[(at.cast_const(), len)], far) };
+    }
+    let near: Vec<(*const u8, usize)> = near
+        .iter()
+        .map(|&(at, len)| (at.cast_const(), len))
+        .collect();
+    // SAFETY: the caller's promise.
+    unsafe { memory.write(&near, far) }
+}
+
+/// The error of a peer's memory that cannot be accessed.
+#[cold]
+pub(super) fn peer_error(e: ReadError, target: &Target, call: &str) -> crate::Error {
+    match e {
+        ReadError::Refused => err!(
+            Other,
+            "{call}: the system refuses access to the memory of rank {} (process_vm_writev)",
+            target.rank
+        ),
+        ReadError::Failed(number) => {
+            let cause = std::io::Error::from_raw_os_error(number);
+            err!(
+                RmaRange,
+                "{call}: memory of rank {} that is part of the window cannot be accessed there: \
+                 {cause}",
+                target.rank
+            )
+        }
+    }
+}
