@@ -105,6 +105,7 @@ pub struct Win {
     extents: Extents,
     targets: Targets,
     epochs: Epochs,
+    #[allow(dead_code, reason = "for operations between hosts")]
     remote: remote::State,
 }
 

@@ -53,6 +53,7 @@ pub(super) struct Target {
     pub member: Option<usize>,
     /// Whether this process has access now, and by what: [`CLOSED`], or bits.
     pub access: AtomicU32,
+    #[allow(dead_code, reason = "for operations between hosts")]
     /// Operations under way to it.
     pub pending: Mutex<remote::Pending>,
 }
@@ -131,6 +132,7 @@ impl Targets {
         }
     }
 
+    #[allow(dead_code, reason = "for operations between hosts")]
     /// All targets that have been used.
     pub fn iter(&self) -> impl Iterator<Item = &Target> {
         let chunks = self.chunks.iter().filter_map(|chunk| {

@@ -1,5 +1,7 @@
 //! One-sided operations by packets, where memory is not reached directly.
 
+#![allow(dead_code, reason = "operations between hosts are not written yet")]
+
 use super::target::Target;
 use super::{Place, Win};
 use crate::pt2pt::Buffer;
