@@ -34,8 +34,8 @@ pub const PEER_SEVERAL: i32 = -2;
 /// In [`RankStatus::peer`]: the program itself, which completes its generalized requests.
 pub const PEER_OWN_PROGRAM: i32 = -3;
 
-/// In [`RankStatus::tag`]: a window's lock. The peer is the rank that holds it, [`RankStatus::root`]
-/// the rank of the window that is locked.
+/// In [`RankStatus::tag`]: a window's lock. The peer is the rank that holds it.
+/// [`RankStatus::root`] is the rank of the window that is locked.
 pub const TAG_WINDOW_LOCK: i32 = -10;
 /// In [`RankStatus::tag`]: the lock under which a peer accumulates.
 pub const TAG_WINDOW_ACCUMULATE: i32 = -11;
