@@ -53,8 +53,10 @@ impl Win {
         full_barrier();
         let operation = CollectiveOperation::Collective(Collective::Barrier);
         let call = Call::new(&self.comm, operation, View::Nothing, View::Nothing, None);
-        // Its errors belong to the window, not to its communicator. SAFETY: a barrier has no buffers.
-        unsafe { call.run() }.map_err(crate::Error::on_call)
+        // SAFETY: a barrier has no buffers.
+        let done = unsafe { call.run() };
+        // Its errors belong to the window, not to its communicator.
+        done.map_err(crate::Error::on_call)
     }
 }
 

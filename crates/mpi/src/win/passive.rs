@@ -322,7 +322,8 @@ impl Win {
     }
 
     /// Makes stores of all processes to the window visible (MPI_Win_sync). In the unified memory
-    /// model that is a memory barrier. Makes progress: programs call it while they wait for a value.
+    /// model that is a memory barrier. Makes progress, for programs call it while they wait for a
+    /// value.
     pub fn sync(&self) -> Result<()> {
         full_barrier();
         device::poll_once(|_| None::<()>);
