@@ -7,7 +7,7 @@
 
 use super::remote::Update;
 use super::target::{Reach, Target};
-use super::transfer::{complete_request, copy_peer, peer_error, same_size};
+use super::transfer::{complete_request, copy_peer, passive, peer_error, same_size};
 use super::{Place, Win, remote};
 use crate::buffer::message_len;
 use crate::device::PeerMemory;
@@ -79,6 +79,9 @@ impl Win {
         wants_request: bool,
     ) -> Result<Option<Arc<Request>>> {
         let target = self.open_target(place.rank, call)?;
+        if wants_request {
+            passive(target, call)?;
+        }
         let at = self.locate(target, place, call)?;
         if let Some(basic) = place.datatype.basic_kind()
             && target.reach == Reach::Mapped

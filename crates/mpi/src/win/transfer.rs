@@ -1,7 +1,7 @@
 //! MPI_Put, MPI_Get and their forms with requests (MPI 5.0 §12.3.1, §12.3.2, §12.3.5).
 
 use super::epoch::FENCE_EPOCH;
-use super::target::{CLOSED, Reach, Target};
+use super::target::{CLOSED, LOCKED, Reach, Target};
 use super::{Flavor, Place, Win, remote};
 use crate::buffer::message_len;
 use crate::device::{PeerMemory, ReadError};
@@ -90,6 +90,9 @@ impl Win {
         wants_request: bool,
     ) -> Result<Option<Arc<Request>>> {
         let target = self.open_target(place.rank, call)?;
+        if wants_request {
+            passive(target, call)?;
+        }
         let at = self.locate(target, place, call)?;
         let (here, there) = (origin.datatype, place.datatype);
         if here.is_dense() && there.is_dense() && target.reach == Reach::Mapped {
@@ -224,6 +227,20 @@ pub(super) fn elements_text(place: &Place<'_>, (low, end): (i64, i64)) -> String
         format!("bytes {low} to {end} from there")
     };
     format!("{elements} of {size} bytes ({spread})")
+}
+
+/// Checks that an operation may have a request: it is in a passive-target epoch (MPI 5.0 §12.3.5).
+#[inline]
+pub(super) fn passive(target: &Target, call: &str) -> Result<()> {
+    if target.access.load(Ordering::Relaxed) & LOCKED == 0 {
+        return Err(err!(
+            RmaSync,
+            "{call} to rank {} in an epoch of MPI_Win_fence or MPI_Win_start: operations with a \
+             request are for passive-target epochs",
+            target.rank
+        ));
+    }
+    Ok(())
 }
 
 /// The request of an operation that was complete when its call returned.
