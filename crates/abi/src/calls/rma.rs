@@ -204,8 +204,13 @@ pub fn win_set_info(win: Window, info: Option<&'static Arc<Info>>) -> Result<()>
     info.map_or(Ok(()), |info| win.set_info(info))
 }
 
-pub fn win_get_name(win: Window, win_name: OutText, resultlen: Out<i32>) -> Result<()> {
-    resultlen.set(win_name.set(win.name()));
+pub fn win_get_name(win: Handle, win_name: OutText, resultlen: Out<i32>) -> Result<()> {
+    // The null handle has a name, too (MPI 5.0 §7.8).
+    let name = match win {
+        constants::MPI_WIN_NULL => b"MPI_WIN_NULL".to_vec(),
+        win => args::object::<Win>(win, "win")?.name(),
+    };
+    resultlen.set(win_name.set(name));
     Ok(())
 }
 

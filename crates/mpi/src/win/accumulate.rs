@@ -84,6 +84,7 @@ impl Win {
         }
         let at = self.locate(target, place, call)?;
         if let Some(basic) = place.datatype.basic_kind()
+            && place.count > 0
             && target.reach == Reach::Mapped
             && target.atomics
             && Op::is_atomic(basic)
@@ -117,7 +118,9 @@ impl Win {
         call: &'static str,
         wants_request: bool,
     ) -> Result<Option<Arc<Request>>> {
-        check_elements(op, place.datatype, call)?;
+        if place.count > 0 {
+            check_elements(op, place.datatype, call)?;
+        }
         let reads_origin = op.predefined_kind() != Some(Predefined::NoOp);
         let origin = operands.origin.filter(|_| reads_origin);
         if let Some(origin) = &origin {

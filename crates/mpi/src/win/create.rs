@@ -471,9 +471,8 @@ impl Win {
         };
         let Some(rank) = rank else {
             for rank in 0..self.ranks() {
-                let found = query(rank)?;
-                if found.1 > 0 {
-                    return Ok(found);
+                if self.target(rank)?.size > 0 {
+                    return query(rank);
                 }
             }
             return Ok((std::ptr::null_mut(), 0, 1));
