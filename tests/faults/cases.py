@@ -411,6 +411,25 @@ class Cases:
                 "ranks 0 and 1 wait for each other, all receiving",
             ],
         )
+        for how, words in (
+            ("lock", ["MPI_Win_lock +window grid +the lock of rank 0, which rank 2 holds"]),
+            ("start", ["MPI_Win_start +window grid +MPI_Win_post of rank 2"]),
+            ("wait", ["MPI_Win_wait +window grid +MPI_Win_complete of its origins"]),
+        ):
+            self.case(
+                f"one-sided communication: {how}",
+                self.mpiexec("-n", 3, die, f"window-{how}", 2),
+                status="bad",
+                within=6,
+                words=words,
+            )
+        self.case(
+            "a rank that dies with a lock",
+            self.mpiexec("-n", 3, die, "window-death", 2),
+            status="bad",
+            within=6,
+            words=["rank 2.*(SIGKILL|signal 9)"],
+        )
         self.case(
             "a collective that one rank did not enter",
             self.mpiexec("-n", 3, die, "missing"),

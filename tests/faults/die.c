@@ -112,6 +112,48 @@ static void *fault(void *unused)
     return unused;
 }
 
+/* A lock that nobody releases, a start without a post, a post without a complete, and a rank that
+ * dies with a lock while the others wait for it. */
+static void window(const char *how, int who, int rank, int size)
+{
+    MPI_Win win;
+    MPI_Group all, one;
+    int *memory, token = 0;
+    MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
+    MPI_Win_set_name(win, "grid");
+    MPI_Win_get_group(win, &all);
+    MPI_Group_incl(all, 1, &who, &one);
+    if (!strcmp(how, "window-lock") || !strcmp(how, "window-death")) {
+        if (rank == who) {
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+            for (int i = 0; i < size; i++)
+                if (i != who)
+                    MPI_Send(&token, 1, MPI_INT, i, 0, MPI_COMM_WORLD);
+            if (!strcmp(how, "window-death"))
+                raise(SIGKILL);
+            MPI_Recv(&token, 1, MPI_INT, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(&token, 1, MPI_INT, who, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+            MPI_Win_unlock(0, win);
+            MPI_Send(&token, 1, MPI_INT, who, 1, MPI_COMM_WORLD);
+        }
+    } else if (!strcmp(how, "window-start")) {
+        if (rank != who)
+            MPI_Win_start(one, 0, win);
+        else
+            MPI_Barrier(MPI_COMM_WORLD);
+    } else if (!strcmp(how, "window-wait")) {
+        if (rank != who) {
+            MPI_Win_post(one, 0, win);
+            MPI_Win_wait(win);
+        } else {
+            MPI_Barrier(MPI_COMM_WORLD);
+        }
+    }
+    MPI_Win_free(&win);
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
@@ -253,6 +295,8 @@ int main(int argc, char **argv)
         MPI_Comm_split(MPI_COMM_WORLD, rank >= size / 2, 0, &half);
         MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank >= size / 2 ? 0 : size / 2, 3, &between);
         MPI_Intercomm_merge(between, rank == who, &all);
+    } else if (strncmp(how, "window-", 7) == 0) { /* one-sided communication that cannot go on */
+        window(how, who, rank, size);
     } else if (is(how, "gone")) { /* the peer has finished */
         if (rank != who)
             MPI_Recv(&value, 1, MPI_INT, who, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -15,6 +15,7 @@ mod page;
 mod snapshot;
 mod table;
 mod threads;
+mod windows;
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -7,11 +7,13 @@ use ferry_job::PEER_OWN_PROGRAM;
 
 use super::snapshot::{RankView, tag};
 use super::table::ranks_named;
+use super::windows::window_waits;
 
 /// Likely mistakes, the surest first. At least one for a job that hangs.
 pub fn mistakes(ranks: &[RankView]) -> Vec<String> {
     let mut found = Vec::new();
     collective_mistakes(ranks, &mut found);
+    window_waits(ranks, &mut found);
     finished_peers(ranks, &mut found);
     cycles(ranks, &mut found);
     generalised_requests(ranks, &mut found);

@@ -95,10 +95,10 @@ impl RankView {
             (_, name) => name.into(),
         }
     }
-    /// The rank that it waits for, if it is exactly one.
+    /// The rank whose message it waits for, if it is exactly one.
     pub(super) fn waited_for(&self, ranks: usize) -> Option<usize> {
         let peer = usize::try_from(self.peer).ok().filter(|&p| p < ranks);
-        peer.filter(|_| self.waits() && !self.is_collective())
+        peer.filter(|_| self.waits() && !self.is_collective() && self.window_wait().is_none())
     }
     /// What it does, in words.
     pub(super) fn activity(&self) -> String {
@@ -116,6 +116,9 @@ impl RankView {
                     self.comm_shown(),
                     self.collective
                 )
+            }
+            RankPhase::Running if let Some(what) = self.window_wait() => {
+                format!("is in {} on {}, for {what}", self.call, self.comm_shown())
             }
             RankPhase::Running => match self.peer {
                 ..-1 => format!("is in {}", self.call),

@@ -71,7 +71,9 @@ fn row(rank: &RankView, now: u64) -> Row {
     } else {
         String::new()
     };
+    let on_window = rank.window_wait();
     let (peer, tag) = match (rank.is_collective(), rank.peer) {
+        _ if let Some(what) = &on_window => (what.clone(), String::new()),
         (true, _) => (
             format!("collective #{}{root}", rank.collective),
             String::new(),
@@ -81,7 +83,7 @@ fn row(rank: &RankView, now: u64) -> Row {
         (_, ..-1) => ("several".into(), String::new()),
         (_, peer) => (format!("rank {peer}"), tag(rank.tag)),
     };
-    let comm = if rank.peer < -1 && !rank.is_collective() {
+    let comm = if rank.peer < -1 && !rank.is_collective() && on_window.is_none() {
         String::new()
     } else {
         rank.comm_shown()

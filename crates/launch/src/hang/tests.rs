@@ -1,6 +1,6 @@
 //! What is said of jobs that hang.
 
-use ferry_job::PEER_OWN_PROGRAM;
+use ferry_job::{PEER_OWN_PROGRAM, TAG_WINDOW_COMPLETE, TAG_WINDOW_LOCK, TAG_WINDOW_POST};
 
 use super::mistakes::mistakes;
 use super::table::list;
@@ -105,6 +105,36 @@ fn a_generalised_request() {
     assert!(
         text.starts_with("rank 0 waits in MPI_Wait for generalised requests")
             && !text.contains("no rank will send"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_lock_that_a_finished_rank_holds() {
+    let of_window = |call: &str, peer, tag, root| RankView {
+        comm: "window grid".into(),
+        context: 8,
+        root,
+        ..waiting(call, peer, tag)
+    };
+    let lock = of_window("MPI_Win_lock", 1, TAG_WINDOW_LOCK, 2);
+    let ranks = [lock, ended(RankPhase::Finalized), waiting("MPI_Recv", 0, 4)];
+    let text = said(&ranks);
+    assert!(
+        text.contains("rank 0 waits in MPI_Win_lock on window grid for the lock of rank 2, which")
+            && text.contains("rank 1 holds: who locks a window has to unlock it. Rank 1 has fin"),
+        "{text}"
+    );
+    let table = report(&ranks, 3 * SECOND);
+    let row = "window grid     the lock of rank 2, which rank 1 holds       2.0 s";
+    assert!(table.contains(row), "{table}");
+    let text = said(&[
+        of_window("MPI_Win_start", 1, TAG_WINDOW_POST, -1),
+        of_window("MPI_Win_wait", -2, TAG_WINDOW_COMPLETE, -1),
+    ]);
+    assert!(
+        text.contains("rank 0 waits in MPI_Win_start on window grid for MPI_Win_post of rank 1")
+            && text.contains("rank 1 waits in MPI_Win_wait on window grid for MPI_Win_complete"),
         "{text}"
     );
 }

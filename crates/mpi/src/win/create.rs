@@ -340,6 +340,8 @@ impl Win {
             range,
         } = request.agree(&members)?;
         let own = Arc::new(comm.child(context, comm.group.clone()));
+        // For reports of what ranks wait for.
+        own.rename(b"a window");
         let node = match range {
             Some(node) => node,
             None => request.agree_on_node(&own, &members, &extents)?,

@@ -156,6 +156,7 @@ impl Win {
     /// Sets its name.
     pub fn rename(&self, name: &[u8]) {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_vec();
+        self.comm.rename(&[b"window ", name].concat());
     }
 
     /// This process's control block.

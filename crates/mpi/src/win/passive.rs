@@ -11,9 +11,9 @@ use super::epoch::Access;
 use super::fence::full_barrier;
 use super::target::{ALL, CLOSED, EXCLUSIVE, LOCKED, NO_CHECK, Reach, Target};
 use super::{Win, remote};
-use crate::device::{self, NodeLock, Patience};
+use crate::device::{self, Describe, Device, NodeLock, Patience, WaitingFor};
 use crate::{Result, err};
-use ferry_job::{TAG_WINDOW_ACCUMULATE, TAG_WINDOW_LOCK};
+use ferry_job::{PEER_SEVERAL, RankStatus, TAG_WINDOW_ACCUMULATE, TAG_WINDOW_LOCK};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -24,6 +24,26 @@ pub enum LockType {
     Exclusive,
     /// MPI_LOCK_SHARED.
     Shared,
+}
+
+/// A wait for a lock of the node, as mpiexec's report of a hang shows it.
+struct LockWait<'a> {
+    win: &'a Win,
+    lock: &'a NodeLock,
+    target: &'a Target,
+}
+
+impl Describe for LockWait<'_> {
+    fn describe(&self, d: &mut Device, status: &RankStatus) {
+        self.win.describe(d, status);
+        let holder = self.lock.exclusive_holder();
+        let holder = holder.filter(|&rank| rank < self.win.ranks());
+        let peer = holder.map_or(PEER_SEVERAL, |rank| self.win.comm.peer(rank) as i32);
+        status.peer.store(peer, Ordering::Relaxed);
+        status
+            .root
+            .store(self.target.process as i32, Ordering::Relaxed);
+    }
 }
 
 impl Win {
@@ -206,7 +226,15 @@ impl Win {
         let since = Instant::now();
         waiting.add(self.member);
         lock.begin_wait();
-        let what = self.waiting_for(target.process, tag);
+        let details = LockWait {
+            win: self,
+            lock,
+            target,
+        };
+        let what = WaitingFor {
+            details: Some(&details),
+            ..self.waiting_for(target.process, tag)
+        };
         device::wait_for_memory(&what, |d| {
             waiting.add(self.member);
             if attempt(Patience::after(since.elapsed())) {

@@ -1,0 +1,61 @@
+//! Ranks that wait in one-sided communication: for a lock, a post, a completion or a flush.
+
+use ferry_job::{
+    TAG_WINDOW_ACCUMULATE, TAG_WINDOW_COMPLETE, TAG_WINDOW_FLUSH, TAG_WINDOW_LOCK, TAG_WINDOW_POST,
+};
+
+use super::snapshot::RankView;
+
+impl RankView {
+    /// What it waits for on a window, in words. `None`: it waits for something else.
+    pub(super) fn window_wait(&self) -> Option<String> {
+        if self.is_collective() {
+            return None;
+        }
+        let peer = match self.peer {
+            ..0 => "another rank".to_string(),
+            peer => format!("rank {peer}"),
+        };
+        Some(match self.tag {
+            TAG_WINDOW_LOCK if self.peer >= 0 => {
+                format!("the lock of rank {}, which {peer} holds", self.root)
+            }
+            TAG_WINDOW_LOCK => format!("the lock of rank {}, which others share", self.root),
+            TAG_WINDOW_ACCUMULATE => format!("accumulates of {peer}"),
+            TAG_WINDOW_POST => format!("MPI_Win_post of {peer}"),
+            TAG_WINDOW_COMPLETE => "MPI_Win_complete of its origins".into(),
+            TAG_WINDOW_FLUSH => format!("{peer} to do its operations"),
+            _ => return None,
+        })
+    }
+}
+
+/// Ranks that wait for others in one-sided communication.
+pub(super) fn window_waits(ranks: &[RankView], found: &mut Vec<String>) {
+    for (number, rank) in ranks.iter().enumerate() {
+        let Some(what) = rank.window_wait().filter(|_| rank.waits()) else {
+            continue;
+        };
+        let advice = match rank.tag {
+            TAG_WINDOW_LOCK => ": who locks a window has to unlock it",
+            TAG_WINDOW_POST => {
+                ": each rank in the group of MPI_Win_start has to call MPI_Win_post with a group \
+                 that has this rank"
+            }
+            TAG_WINDOW_COMPLETE => {
+                ": each rank in the group of MPI_Win_post has to call MPI_Win_start and \
+                 MPI_Win_complete"
+            }
+            _ => "",
+        };
+        let peer = usize::try_from(rank.peer).ok().and_then(|p| ranks.get(p));
+        let activity = peer.map_or(String::new(), |peer| {
+            format!(". Rank {} {}", rank.peer, peer.activity())
+        });
+        found.push(format!(
+            "rank {number} waits in {} on {} for {what}{advice}{activity}",
+            rank.call,
+            rank.comm_shown()
+        ));
+    }
+}
