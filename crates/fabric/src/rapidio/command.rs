@@ -217,6 +217,12 @@ pub enum CardEvent<'a> {
 }
 
 impl CardEvent<'_> {
+    /// Returns whether the card raises an interrupt for it. The processor itself waits for the
+    /// answer of an NREAD, and nobody is told of what is written into memory.
+    pub fn interrupts(&self) -> bool {
+        !matches!(self, CardEvent::Deposit { .. } | CardEvent::Read { .. })
+    }
+
     /// Encodes the event.
     pub fn encode(&self) -> Vec<u8> {
         postcard::to_allocvec(self).unwrap_or_default()

@@ -35,8 +35,8 @@ figures! {
         drain: Figure<Rate>,
         /// how long a sender waits before it resends a segment that was refused
         retry: Figure<Time>,
-        /// from something in the card until its driver sees it: interrupt and waking; the processor
-        /// can work meanwhile
+        /// from something in the card until a driver that sleeps is at work: interrupt and waking; a
+        /// driver that is at work polls the card
         report: Figure<Time>,
         /// share of segments that is refused besides, by a seeded generator (0 if not said)
         refuse: Option<f64>,
@@ -69,6 +69,11 @@ figures! {
         /// instructions of the control level to page a user's page in and to find its physical
         /// address
         instructions_page: Figure<Count>,
+        /// processor's cache: no more of a buffer than this is written back and invalidated
+        cache: Figure<Size>,
+        /// rate at which the cache is written back and invalidated over a buffer's pages, before the
+        /// card reads or writes them
+        write_back: Figure<Rate>,
         /// instructions of the MX level for a call or an event, matching included
         instructions_mx: Figure<Count>,
         /// instructions of a look at the card that finds nothing

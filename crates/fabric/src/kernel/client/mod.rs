@@ -65,6 +65,8 @@ pub struct Client {
     encoded_events: Vec<u8>,
     /// Something has come since the rank last polled and found nothing more.
     unseen: bool,
+    /// The rank has waited and time has passed, since [`Client::take_waited`].
+    waited: bool,
     /// The rank has said that it waits, and has not gone on since.
     waiting: bool,
     /// [`Mailbox::turn`] when the rank last waited or left.
@@ -101,6 +103,7 @@ impl Client {
             events: VecDeque::new(),
             encoded_events: Vec::new(),
             unseen: false,
+            waited: false,
             waiting: false,
             seen_turn: 0,
             waiting_state: state::WAITING,
@@ -267,6 +270,12 @@ impl Client {
     /// issue commands may have brought it.
     pub fn has_unseen_events(&self) -> bool {
         self.unseen
+    }
+
+    /// Returns whether the rank has waited, and time has passed meanwhile, since this was last
+    /// asked. A driver that sleeps while it waits pays for the interrupt and for its waking then.
+    pub fn take_waited(&mut self) -> bool {
+        std::mem::take(&mut self.waited)
     }
 
     /// Returns whether a poll has been deferred and not been done yet.

@@ -206,7 +206,8 @@ impl Client {
         };
         let clock = mailbox.clock.load(Ordering::Relaxed);
         // The program may have asked for the time meanwhile, in another thread.
-        self.clock.fetch_max(clock, Ordering::Relaxed);
+        let before = self.clock.fetch_max(clock, Ordering::Relaxed);
+        self.waited |= clock > before;
         self.horizon = Time::ps(mailbox.horizon.load(Ordering::Relaxed));
         let mut encoded = std::mem::take(&mut self.encoded_events);
         self.segment.take_events(self.me, &mut encoded);

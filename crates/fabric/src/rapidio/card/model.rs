@@ -25,8 +25,6 @@ pub enum ModelEvent {
     Drain(Segment),
     /// A segment that was refused is sent again.
     Resend(Segment),
-    /// A node's driver sees this event.
-    Report(u32, Vec<u8>),
 }
 
 /// What a card has done.
@@ -69,7 +67,6 @@ struct Card {
 pub struct Cards {
     start: Time,
     retry: Time,
-    report: Time,
     drain: Rate,
     header: u64,
     response: u64,
@@ -103,7 +100,6 @@ impl Cards {
         Cards {
             start: f.start.value,
             retry: f.retry.value,
-            report: f.report.value,
             drain: f.drain.value,
             header: f.header.value.0,
             response: f.response.value.0,
@@ -150,10 +146,9 @@ impl Cards {
         }
     }
 
-    /// The driver of `node` sees an event once the card has reported it.
+    /// The card of `node` has an event for its driver.
     fn notify(&self, node: Rank, event: CardEvent<'_>, kernel: &mut Kernel<ModelEvent>) {
-        let report = ModelEvent::Report(node, event.encode());
-        kernel.schedule_after(self.report, node, report);
+        kernel.notify(node, 0, &[&event.encode()]);
     }
 
     /// Puts a packet onto its first link. Returns when it has left the card.
@@ -493,7 +488,6 @@ impl Model for Cards {
             ModelEvent::Resend(segment) => {
                 self.transmit_segment(segment, kernel);
             }
-            ModelEvent::Report(node, event) => kernel.notify(node, 0, &[&event]),
         }
     }
 
@@ -518,7 +512,7 @@ impl Model for Cards {
         let there_and_back = self.network.latency() * 2;
         match kind {
             // A send is reported when its segments have been accepted.
-            kind::SEND => self.start + there_and_back + self.report,
+            kind::SEND => self.start + there_and_back,
             kind::READ => there_and_back,
             // These change what becomes of segments that are to arrive, and not when it is seen.
             kind::EXPECT | kind::RELEASE => Time::MAX,
@@ -530,7 +524,6 @@ impl Model for Cards {
     fn observers(&self, event: &ModelEvent) -> Observers {
         match event {
             ModelEvent::Take(_) | ModelEvent::Emit(_) | ModelEvent::Resend(_) => Observers::Nobody,
-            ModelEvent::Report(node, _) => Observers::Rank(*node, Time::ZERO),
             ModelEvent::Drain(segment) => Observers::Rank(segment.message.to, Time::ZERO),
             ModelEvent::Hop(packet) => match &packet.payload {
                 Payload::Segment(segment) => {
@@ -538,7 +531,7 @@ impl Model for Cards {
                     Observers::Rank(segment.message.to, self.drain.time_of(bytes))
                 }
                 Payload::Response { segment, .. } => {
-                    Observers::Rank(segment.message.from, self.report)
+                    Observers::Rank(segment.message.from, Time::ZERO)
                 }
                 Payload::Doorbell { to, .. }
                 | Payload::Write { to, .. }

@@ -13,6 +13,8 @@ pub fn control_level(platform: &Platform, f: &Figures, me: Rank) -> ControlLevel
         call: f.instructions(&f.instructions_control),
         page: f.instructions(&f.instructions_page),
         copy: platform.cpu.copy.value,
+        cache: f.cache.value.0,
+        write_back: f.write_back.value,
     };
     ControlLevel::new(LowerLevel::new(f), me, costs)
 }

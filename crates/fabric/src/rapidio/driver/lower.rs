@@ -20,6 +20,10 @@ pub trait Host {
     fn command(&mut self, kind: u32, bytes: &[u8]);
     /// The next thing that the card has for this rank.
     fn event(&mut self) -> Option<Event>;
+    /// Returns whether the rank has slept until its card's interrupt since this was last asked.
+    fn take_waited(&mut self) -> bool {
+        false
+    }
 }
 
 impl Host for Client {
@@ -34,6 +38,9 @@ impl Host for Client {
     }
     fn event(&mut self) -> Option<Event> {
         Client::event(self)
+    }
+    fn take_waited(&mut self) -> bool {
+        Client::take_waited(self)
     }
 }
 
@@ -235,7 +242,11 @@ impl Lower for LowerLevel {
         while let Some(event) = c.event() {
             let completion = self.f.instructions(&self.f.instructions_completion);
             let io = self.f.instructions(&self.f.instructions_io);
-            match CardEvent::decode(&event.bytes)? {
+            let event = CardEvent::decode(&event.bytes)?;
+            if event.interrupts() && c.take_waited() {
+                c.charge("lower level: interrupt and waking", self.f.report.value);
+            }
+            match event {
                 CardEvent::Deposit { at, data } => {
                     if self.memory.write(at, data).is_err() {
                         let (reads, bytes) = (false, data.len() as u32);
@@ -271,6 +282,8 @@ impl Lower for LowerLevel {
                     return Some(LowerEvent::Doorbell { from, info });
                 }
                 CardEvent::Read { id, data } => {
+                    // A load has waited, and nothing has slept.
+                    c.take_waited();
                     let bytes = data.to_vec();
                     return Some(LowerEvent::Read { id, bytes });
                 }

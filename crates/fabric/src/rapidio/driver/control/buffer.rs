@@ -134,6 +134,10 @@ pub(super) struct Buffer {
     alignment: usize,
     /// The memory of the first messages. All have theirs after [`Buffer::translate_all`].
     parts: Vec<Part>,
+    /// Messages over whose pages the cache has been written back.
+    written_back: usize,
+    /// Bytes of these that lie in the user's pages.
+    translated_bytes: u64,
 }
 
 impl Buffer {
@@ -152,6 +156,8 @@ impl Buffer {
             user,
             alignment,
             parts,
+            written_back: 0,
+            translated_bytes: 0,
         }
     }
 
@@ -183,6 +189,17 @@ impl Buffer {
     /// As [`Buffer::translate`], for all messages.
     pub fn translate_all(&mut self, memory: &mut PhysicalMemory) -> u64 {
         self.translate(memory, self.cut.messages())
+    }
+
+    /// Returns the bytes of the user's pages translated since the last call, but in all calls
+    /// together no more than the `cache` bytes that the processor's cache holds.
+    pub fn write_back(&mut self, cache: u64) -> u64 {
+        let before = self.translated_bytes.min(cache);
+        let direct = |m: usize| self.cut.range(m).len() as u64 - self.bounced_bytes_of(m);
+        let new: u64 = (self.written_back..self.parts.len()).map(direct).sum();
+        self.written_back = self.parts.len();
+        self.translated_bytes += new;
+        self.translated_bytes.min(cache) - before
     }
 
     /// Bytes of a message that are copied through its bounce page.

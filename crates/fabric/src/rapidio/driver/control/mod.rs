@@ -55,6 +55,10 @@ pub struct ControlCosts {
     pub page: Time,
     /// Copying between the user's memory and bounce pages or the general queue.
     pub copy: Rate,
+    /// Most bytes of a buffer that are written back from the processor's cache and invalidated.
+    pub cache: u64,
+    /// Rate of that.
+    pub write_back: Rate,
 }
 
 /// A user of the channel: its context.
@@ -388,6 +392,7 @@ impl<L: Lower> ControlLevel<L> {
             let translated = buffer.translate_all(self.lower.memory());
             let pieces = buffer.pieces();
             charge_pages(c, &self.costs, translated);
+            charge_write_back(c, &self.costs, buffer);
             let (from, mailbox) = (bound.from, bound.mailbox);
             if !self.lower.expect(c, queue, from, mailbox, &pieces) {
                 return Err(Malformed(self.me, "a dedicated queue that is still open"));
@@ -590,6 +595,16 @@ impl<L: Lower> ControlLevel<L> {
 fn charge_pages(c: &mut dyn Host, costs: &ControlCosts, pages: u64) {
     if pages > 0 {
         c.charge("control level: page translation", costs.page * pages);
+    }
+}
+
+/// Writes the processor's cache back over those pages of a buffer that are translated, and
+/// invalidates it: the card's accesses to memory do not see it.
+fn charge_write_back(c: &mut dyn Host, costs: &ControlCosts, buffer: &mut Buffer) {
+    let bytes = buffer.write_back(costs.cache);
+    if bytes > 0 {
+        let cost = costs.write_back.time_of(bytes);
+        c.charge("control level: writing the cache back", cost);
     }
 }
 

@@ -9,6 +9,8 @@ const COSTS: ControlCosts = ControlCosts {
     call: Time::ns(1),
     page: Time::ns(1),
     copy: Rate::bits_per_second(8_000_000_000),
+    cache: 16384,
+    write_back: Rate::bits_per_second(8_000_000_000),
 };
 
 struct Nodes {

@@ -1,6 +1,6 @@
 //! Transfers of registered buffers, message after message.
 
-use super::{BufferId, ControlEvent, ControlLevel, InFlight, TransferId, User, charge_pages};
+use super::{BufferId, ControlEvent, ControlLevel, InFlight, TransferId, User, charge_pages, charge_write_back};
 use crate::kernel::Rank;
 use crate::rapidio::driver::lower::{Host, Lower};
 
@@ -52,6 +52,7 @@ impl<L: Lower> ControlLevel<L> {
         let translated = buffer.translate(self.lower.memory(), end);
         let pieces = buffer.pieces_of(begin..end);
         charge_pages(c, &self.costs, translated);
+        charge_write_back(c, &self.costs, buffer);
         let mut copied = 0;
         for message in transfer.filled..end {
             copied += buffer.bounced_bytes_of(message);

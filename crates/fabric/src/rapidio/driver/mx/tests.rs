@@ -27,6 +27,8 @@ fn nodes(count: usize, seed: u64, queues: u8, mailboxes: u8, expect_max: usize) 
             call: Time::ns(1),
             page: Time::ns(1),
             copy: Rate::bits_per_second(1_000_000_000),
+            cache: 16384,
+            write_back: Rate::bits_per_second(1_000_000_000),
         };
         let costs_of_mx = MxCosts {
             call: Time::ns(1),
