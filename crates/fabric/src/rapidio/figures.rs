@@ -35,8 +35,8 @@ figures! {
         drain: Figure<Rate>,
         /// how long a sender waits before it resends a segment that was refused
         retry: Figure<Time>,
-        /// from something in the card until a driver that sleeps is at work: interrupt and waking; a
-        /// driver that is at work polls the card
+        /// from something in the card until a driver that sleeps is at work: interrupt and waking;
+        /// a driver that is at work polls the card
         report: Figure<Time>,
         /// share of segments that is refused besides, by a seeded generator (0 if not said)
         refuse: Option<f64>,
@@ -71,8 +71,8 @@ figures! {
         instructions_page: Figure<Count>,
         /// processor's cache: no more of a buffer than this is written back and invalidated
         cache: Figure<Size>,
-        /// rate at which the cache is written back and invalidated over a buffer's pages, before the
-        /// card reads or writes them
+        /// rate at which the cache is written back and invalidated over a buffer's pages, before
+        /// the card reads or writes them
         write_back: Figure<Rate>,
         /// instructions of the MX level for a call or an event, matching included
         instructions_mx: Figure<Count>,
