@@ -66,11 +66,11 @@ pub use base::counters::{COUNTERS, Count, Counters, HasDevice, TRANSPORT_NAMES, 
 pub use base::key::{ContextId, Envelope, Key, Pattern, ProcId, Tags};
 pub use base::request::{Completion, Fault, ReqId, SendMode};
 pub use device::{Capabilities, Unreceived, finish};
-pub use ferry_transport::ReadError;
 pub use ferry_transport::connected::REFUSED;
 pub use ferry_transport::model::{is_modelled, virtual_time};
 pub use ferry_transport::shm::{Mapping, PeerMemory, SharedMemory, SharedRange, Waker};
 pub use ferry_transport::shm::{READ_MIN_ADAPTIVE, read_min, set_read_min};
+pub use ferry_transport::{Blocks, Offer, ReadError, RemoteError, RemoteMemory, SegmentKey};
 pub use node::counter_board::{CounterBoardGroup, PHASES, SLOT_MAX_BYTES};
 pub use node::flat_board::{FlatBoardGroup, MARK_BITS, POST_MAX_BYTES};
 pub use node::lock::{NodeLock, Patience, STARVING_AFTER};

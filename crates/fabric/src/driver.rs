@@ -1,6 +1,7 @@
 //! What a card's driver software offers to the transport above it.
 
 use crate::kernel::{Client, Rank};
+use crate::remote_memory::{RemoteError, RemoteMemory};
 use crate::time::Time;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -148,6 +149,12 @@ pub fn deliver_stream(up: &mut dyn Upcall, from: Rank, message: u8, head: &[u8],
 #[error("rank {0} sent {1}")]
 pub struct Malformed(pub Rank, pub &'static str);
 
+impl From<Malformed> for RemoteError {
+    fn from(Malformed(from, what): Malformed) -> RemoteError {
+        RemoteError::Malformed(from, what)
+    }
+}
+
 /// A network interface of the host. Neither call blocks.
 pub trait Interface {
     /// Takes the next frame that the host sends. Returns its bytes. `None`: there is none.
@@ -209,6 +216,10 @@ pub trait Driver: Send {
     }
     /// Memory on the card, to be changed.
     fn memory_mut(&mut self) -> Option<&mut dyn CardMemory> {
+        None
+    }
+    /// Memory of other ranks, if the card reaches it without their processors.
+    fn remote_memory(&mut self) -> Option<&mut dyn RemoteMemory> {
         None
     }
     /// How often a waiting rank polls. Zero: an interrupt wakes it.

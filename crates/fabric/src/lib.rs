@@ -72,6 +72,7 @@
 //! assert_eq!(outcome.report.ranks[1].clock, Time::us(3));
 //! ```
 
+mod address_allocator;
 pub mod card_kind;
 pub mod dimmnet2;
 pub mod driver;
@@ -81,6 +82,7 @@ pub mod machine;
 pub mod network;
 pub mod platform;
 pub mod rapidio;
+pub mod remote_memory;
 pub mod remote_write;
 pub mod report;
 pub mod time;

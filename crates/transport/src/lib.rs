@@ -23,7 +23,8 @@
 //! ```
 //!
 //! [`Transport`] has five required methods. What only some transports offer stands in traits of its
-//! own: [`VirtualTime`], [`RendezvousOffload`], [`CardMemory`], [`NodeCollectives`].
+//! own: [`VirtualTime`], [`RendezvousOffload`], [`CardMemory`], [`RemoteMemory`],
+//! [`NodeCollectives`].
 //!
 //! # Example
 //! ```
@@ -53,6 +54,7 @@ mod names;
 mod node_collectives;
 mod poll_throttle;
 mod registry;
+mod remote_memory;
 mod rendezvous_offload;
 pub mod self_loop;
 pub mod shm;
@@ -68,6 +70,7 @@ pub use inbox::Inbox;
 pub use names::TRANSPORT_NAMES;
 pub use node_collectives::NodeCollectives;
 pub use registry::{Transports, open};
+pub use remote_memory::{Blocks, Offer, RemoteError, RemoteMemory, SegmentKey};
 pub use rendezvous_offload::{Expected, RendezvousOffload};
 pub use transport::{
     Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features,

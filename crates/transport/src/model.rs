@@ -3,9 +3,11 @@
 //! It reaches all ranks of such a job, also those of the same node. Nothing here blocks for a peer,
 //! only for the model to reach this rank's virtual time.
 
+mod remote_memory;
+
 use crate::{
     Answer, Body, CardMemory, Expected, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox,
-    ProcId, RendezvousOffload, Streamed, Transport, TransportError, VirtualTime,
+    ProcId, RemoteMemory, RendezvousOffload, Streamed, Transport, TransportError, VirtualTime,
 };
 use ferry_fabric::driver::{self, Driver, Upcall};
 use ferry_fabric::machine::Machine;
@@ -329,6 +331,11 @@ impl Transport for Model {
 
     fn card_memory(&mut self) -> Option<&mut dyn CardMemory> {
         self.driver.memory()?;
+        Some(self)
+    }
+
+    fn remote_memory(&mut self) -> Option<&mut dyn RemoteMemory> {
+        self.driver.remote_memory()?;
         Some(self)
     }
 

@@ -10,7 +10,8 @@ use crate::tipc::{self, Tipc};
 use crate::wakeup::{self, Wakeup};
 use crate::{
     Answer, BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Inbox, ProcId,
-    ReadError, ReadStart, Sleeper, Streamed, Transport, TransportError, VirtualTime, ZeroCopy,
+    ReadError, ReadStart, RemoteMemory, Sleeper, Streamed, Transport, TransportError, VirtualTime,
+    ZeroCopy,
 };
 use ferry_job::{Directory, RankInfo, Segment};
 use std::sync::atomic::AtomicU32;
@@ -390,6 +391,12 @@ impl Transports {
     pub fn card_memory(&mut self) -> Option<&mut dyn CardMemory> {
         let transport = self.others.first_mut().filter(|_| self.is_virtual)?;
         transport.card_memory()
+    }
+
+    /// Memory of other processes, on a modelled machine whose card reaches it.
+    pub fn remote_memory(&mut self) -> Option<&mut dyn RemoteMemory> {
+        let transport = self.others.first_mut().filter(|_| self.is_virtual)?;
+        transport.remote_memory()
     }
 
     /// [`VirtualTime::will_idle`] on the transport in virtual time.

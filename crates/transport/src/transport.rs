@@ -1,8 +1,8 @@
 //! The contract of a transport: what it sends, reads and delivers.
 
 use crate::{
-    CardMemory, Inbox, NodeCollectives, ProcId, ReadError, RendezvousOffload, Sleeper,
-    TransportError, VirtualTime,
+    CardMemory, Inbox, NodeCollectives, ProcId, ReadError, RemoteMemory, RendezvousOffload,
+    Sleeper, TransportError, VirtualTime,
 };
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
@@ -289,6 +289,10 @@ pub trait Transport: Send {
     }
     /// Memory on a modelled card, if the machine's programs have any.
     fn card_memory(&mut self) -> Option<&mut dyn CardMemory> {
+        None
+    }
+    /// Memory of other processes that its card reaches without their processors.
+    fn remote_memory(&mut self) -> Option<&mut dyn RemoteMemory> {
         None
     }
     /// Its boards for collectives among processes of one node.

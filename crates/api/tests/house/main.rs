@@ -193,7 +193,7 @@ const TRANSPORT_EXCEPTIONS: [(&str, &str); 3] = [
 
 #[test]
 fn transports_do_not_use_each_other() {
-    let layers: [(&str, &[&str]); 34] = [
+    let layers: [(&str, &[&str]); 35] = [
         (
             "registry",
             &[
@@ -278,6 +278,7 @@ fn transports_do_not_use_each_other() {
         ("inbox", &[]),
         ("error", &[]),
         ("card_memory", &[]),
+        ("remote_memory", &[]),
         ("poll_throttle", &[]),
         ("names", &[]),
     ];
@@ -382,10 +383,18 @@ fn device_depends_downwards() {
 fn modelled_machines_depend_downwards() {
     const BASE: [&str; 2] = ["platform", "time"];
     let card = ["kernel", "network", BASE[0], BASE[1]];
-    let driver = ["kernel", "driver", BASE[0], BASE[1]];
+    let driver = [
+        "kernel",
+        "driver",
+        "remote_memory",
+        "address_allocator",
+        BASE[0],
+        BASE[1],
+    ];
     let whole = [
         "kernel",
         "driver",
+        "remote_memory",
         "ethernet",
         "card_kind",
         "report",
@@ -398,7 +407,9 @@ fn modelled_machines_depend_downwards() {
         ("platform", vec!["time"]),
         ("kernel", vec!["time"]),
         ("network", with(&BASE, &["kernel"])),
-        ("driver", vec!["kernel", "time"]),
+        ("address_allocator", vec![]),
+        ("remote_memory", vec!["kernel"]),
+        ("driver", vec!["kernel", "time", "remote_memory"]),
         ("ethernet", vec!["driver", "kernel", "time"]),
         ("report", with(&BASE, &["kernel"])),
         (

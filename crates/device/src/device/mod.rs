@@ -15,6 +15,7 @@ use crate::progress::device::Device;
 use crate::progress::wait::{WaitingFor, wait_until};
 use crate::protocol::control::ControlMessage;
 use crate::queue::outgoing::Outgoing;
+use ferry_transport::RemoteMemory;
 
 /// What the device can do for a peer. The layer above asks this, and never for a transport.
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +114,12 @@ impl Device {
     pub fn release_on_card(&mut self, address: usize) -> bool {
         let memory = self.worker.transports.card_memory();
         memory.is_some_and(|m| m.release(address))
+    }
+
+    /// Memory of other processes that the card reaches without their processors, on a modelled
+    /// machine. `None`: windows are served by active messages.
+    pub fn remote_memory(&mut self) -> Option<&mut dyn RemoteMemory> {
+        self.worker.transports.remote_memory()
     }
 
     /// Is a send pending, even one without a waiter?

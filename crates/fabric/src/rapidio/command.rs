@@ -105,6 +105,16 @@ pub enum Command<'a> {
         /// Reported with the bytes.
         id: SendId,
     },
+    /// Opens or closes a segment of the window. NREAD and NWRITE of other nodes reach the window
+    /// nowhere else.
+    Segment {
+        /// Where it begins, from the window's beginning.
+        offset: u64,
+        /// Its bytes.
+        bytes: u64,
+        /// It is opened.
+        opens: bool,
+    },
     /// The card reached for memory that is not registered. The lower level has found it out.
     Fault {
         /// It read, for a send. Otherwise it wrote what it received.
@@ -132,6 +142,8 @@ pub mod kind {
     pub const READ: u32 = 5;
     /// [`Command::Fault`](super::Command::Fault).
     pub const FAULT: u32 = 6;
+    /// [`Command::Segment`](super::Command::Segment).
+    pub const SEGMENT: u32 = 7;
 }
 
 impl Command<'_> {
@@ -144,6 +156,7 @@ impl Command<'_> {
             Command::Doorbell { .. } => kind::DOORBELL,
             Command::Write { .. } => kind::WRITE,
             Command::Read { .. } => kind::READ,
+            Command::Segment { .. } => kind::SEGMENT,
             Command::Fault { .. } => kind::FAULT,
         }
     }
@@ -157,6 +170,7 @@ impl Command<'_> {
             Command::Doorbell { .. } => "doorbell",
             Command::Write { .. } => "write",
             Command::Read { .. } => "read",
+            Command::Segment { .. } => "segment",
         }
     }
 
@@ -262,7 +276,7 @@ mod tests {
         assert_eq!(Command::decode(&seeds[1]), Some(expect));
         ferry_fuzz::fuzz("fuzz_rapidio_commands", &seeds, |bytes| {
             let event = CardEvent::decode(bytes).is_some();
-            Command::decode(bytes).map_or(event, |c| c.kind() <= kind::FAULT)
+            Command::decode(bytes).map_or(event, |c| c.kind() <= kind::SEGMENT)
         });
     }
 }

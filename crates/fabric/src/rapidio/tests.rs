@@ -191,7 +191,8 @@ fn messages_come_through_both_kinds_of_queue() {
 #[test]
 fn nread_and_nwrite_reach_the_window() {
     let mut world = World::new(2, true, |_| {});
-    let (at, _) = (super::command::WINDOW_AT.plus(16), ());
+    let at = super::command::WINDOW_AT.plus(16);
+    world.call(1, |lower, host| lower.segment(host, 16, 8, true));
     world.call(0, |lower, host| {
         lower.write(host, 1, at, b"8 bytes!");
         lower.read(host, 1, at.plus(2), 6, 9);
@@ -215,6 +216,37 @@ fn nread_and_nwrite_reach_the_window() {
     });
     world.settle();
     assert!(world.failure().starts_with("rank 0, lower level, read"));
+}
+
+#[test]
+fn a_card_lets_others_reach_open_segments_only() {
+    type Access = fn(&mut LowerLevel, &mut TestHost, Physical);
+    let accesses: [Access; 2] = [
+        |lower, host, at| lower.write(host, 1, at, b"8 bytes!"),
+        |lower, host, at| lower.read(host, 1, at, 8, 1),
+    ];
+    for access in accesses {
+        // The segment, its neighbours on both sides, the window's end, and the segment once closed.
+        for (offset, closes, is_reached) in [
+            (64, false, true),
+            (60, false, false),
+            (68, false, false),
+            ((16 << 20) - 4, false, false),
+            (u64::MAX - 8, false, false),
+            (64, true, false),
+        ] {
+            // Checked or not: it is the card that looks.
+            let mut world = World::new(2, false, |_| {});
+            world.call(1, |lower, host| lower.segment(host, 64, 8, true));
+            if closes {
+                world.call(1, |lower, host| lower.segment(host, 64, 8, false));
+            }
+            let at = super::command::WINDOW_AT.plus(offset);
+            world.call(0, |lower, host| access(lower, host, at));
+            world.settle();
+            assert_eq!(world.failure().is_empty(), is_reached, "{offset}");
+        }
+    }
 }
 
 #[test]

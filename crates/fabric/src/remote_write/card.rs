@@ -1,6 +1,9 @@
 //! The cards of a machine: one engine in each that emits entry after entry, and what arrives.
 
-use super::entry::{DONE, HEAD_BYTES, LOCAL, NOTIFY, PUT, WAKE, WRITTEN, head, parse};
+use super::entry::{
+    DONE, HEAD_BYTES, LOCAL, NOTICE_AT, NOTIFY, OPEN, PUT, SEGMENT, WAKE, WINDOW_AT, WRITTEN, head,
+    parse,
+};
 use super::figures::Figures;
 use crate::kernel::{InvalidCommand, Kernel, Model, Observers, Rank, Track};
 use crate::network::{Network, Packet};
@@ -58,6 +61,10 @@ pub struct Card {
     /// By node.
     engines: Vec<Engine>,
     network: Network,
+    /// Bytes of a rank's window.
+    window: u64,
+    /// By rank: the segments of its window that are open, address and bytes.
+    segments: Vec<Vec<(u64, u64)>>,
     /// Messages through the nodes' memory, and their bytes.
     local: (u64, u64),
 }
@@ -75,6 +82,8 @@ impl Card {
             processes: platform.processes(),
             engines: (0..nodes).map(|_| Engine::default()).collect(),
             network: Network::new(&platform.network, nodes),
+            window: f.window_bytes(),
+            segments: (0..ranks).map(|_| Vec::new()).collect(),
             local: (0, 0),
         }
     }
@@ -82,6 +91,47 @@ impl Card {
     /// The links' names.
     pub fn links(&self) -> Vec<String> {
         self.network.names()
+    }
+
+    /// Opens or closes a segment of a rank's window.
+    fn set_segment(
+        &mut self,
+        rank: Rank,
+        opens: bool,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), InvalidCommand> {
+        let wrong = InvalidCommand("a segment that there is not");
+        let bytes = u64::from_le_bytes(bytes.try_into().map_err(|_| wrong)?);
+        let end = address.checked_add(bytes).ok_or(wrong)?;
+        let segments = &mut self.segments[rank as usize];
+        if opens {
+            if address < WINDOW_AT || end > WINDOW_AT + self.window {
+                return Err(wrong);
+            }
+            segments.push((address, bytes));
+        } else {
+            let open = segments.iter().position(|s| *s == (address, bytes));
+            segments.swap_remove(open.ok_or(wrong)?);
+        }
+        Ok(())
+    }
+
+    /// Writes an entry into its receiver's window. Ends the job if it is not in an open segment.
+    fn write_window(&self, entry: &Entry, kernel: &mut Kernel<CardEvent>) {
+        let (at, bytes) = (entry.address, entry.bytes.len() as u64);
+        let holds = |s: &(u64, u64)| {
+            let end = at.checked_add(bytes);
+            s.0 <= at && end.is_some_and(|end| end <= s.0 + s.1)
+        };
+        if self.segments[entry.to as usize].iter().any(holds) {
+            return kernel.write(entry.to, (at - WINDOW_AT) as usize, &entry.bytes);
+        }
+        kernel.fail(format!(
+            "rank {}, PUT: {bytes} bytes at physical address {at:#x} of rank {} are in no segment \
+             of its window that is open",
+            entry.from, entry.to
+        ));
     }
 
     /// The engine of `node` takes its next entry.
@@ -138,6 +188,9 @@ impl Model for Card {
         let Some((to, flags, address, bytes)) = parse(bytes) else {
             return Err(InvalidCommand("a list entry that is too short"));
         };
+        if kind == SEGMENT {
+            return self.set_segment(from, flags & OPEN != 0, address, bytes);
+        }
         if to >= kernel.ranks() || bytes.len() > self.entry_max {
             return Err(InvalidCommand(
                 "a list entry for a rank that is not there, or too long",
@@ -184,6 +237,9 @@ impl Model for Card {
                     kernel.schedule_after(self.arrive, entry.from, CardEvent::Written(entry));
                 }
             }
+            CardEvent::Written(entry) if (WINDOW_AT..NOTICE_AT).contains(&entry.address) => {
+                self.write_window(&entry, kernel);
+            }
             CardEvent::Written(entry) => {
                 let head = head(entry.from, entry.flags, entry.address);
                 let parts: [&[u8]; 2] = [&head, &entry.bytes];
@@ -206,6 +262,8 @@ impl Model for Card {
         match (kind, self.memory_latency) {
             (PUT, _) => self.emit,
             (LOCAL, Some(near)) => near,
+            // It changes what others may write.
+            (SEGMENT, _) => Time::MAX,
             _ => Time::ZERO,
         }
     }

@@ -7,6 +7,9 @@
 pub(super) const PUT: u32 = 1;
 /// A command: the same within a node, through shared memory.
 pub(super) const LOCAL: u32 = 2;
+/// A command: opens a segment of the rank's own window, or closes it without [`OPEN`]. The head has
+/// its physical address; its number of bytes follows.
+pub(super) const SEGMENT: u32 = 3;
 /// An event: bytes have been written into this rank's memory.
 pub(super) const WRITTEN: u32 = 1;
 /// An event: an entry of this rank's LME is done.
@@ -16,6 +19,15 @@ pub(super) const DONE: u32 = 2;
 pub(super) const NOTIFY: u8 = 1;
 /// A flag: wake the sender when the entry is done.
 pub(super) const WAKE: u8 = 2;
+
+/// A flag of [`SEGMENT`].
+pub(super) const OPEN: u8 = 1;
+
+/// Physical address of a rank's window: pinned memory, which its card maps.
+pub(super) const WINDOW_AT: u64 = 1 << 48;
+/// Physical address of a place that takes no bytes. An entry for it notifies the receiver's driver
+/// of the number that is added to it.
+pub(super) const NOTICE_AT: u64 = 1 << 49;
 
 /// Bytes of an entry's head.
 pub(super) const HEAD_BYTES: usize = 16;

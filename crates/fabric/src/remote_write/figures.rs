@@ -43,6 +43,9 @@ figures! {
         control: Figure<Size>,
         /// buffers for control messages that a node keeps for each other one: the sender's credits
         credits: Figure<Count>,
+        /// memory of each rank, pinned when the job begins, for segments that others write into
+        /// (none if not said)
+        window: Option<Figure<Size>>,
     }
 }
 
@@ -85,6 +88,7 @@ impl From<Loggp> for Figures {
             lock: None,
             control: f.eager,
             credits: Figure::of(Count(16)),
+            window: None,
         }
     }
 }
@@ -99,6 +103,11 @@ impl Figures {
     /// Returns whether these are made of LogGP's figures.
     pub fn is_loggp(&self) -> bool {
         self.kind == "loggp"
+    }
+
+    /// Bytes of a rank's window.
+    pub(super) fn window_bytes(&self) -> u64 {
+        self.window.as_ref().map_or(0, |w| w.value.0)
     }
 
     /// Checks that the figures fit each other. The error says which do not.
@@ -123,6 +132,7 @@ impl Figures {
         within("entries", self.entries.value.0.into(), 4, 65_536)?;
         within("credits", self.credits.value.0.into(), 2, 16_384)?;
         within("page", self.page.value.0, 256, 1 << 30)?;
+        within("window", self.window_bytes(), 0, 1 << 30)?;
         within(
             "poll (in picoseconds)",
             self.poll.value.as_ps(),

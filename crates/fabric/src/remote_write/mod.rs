@@ -38,6 +38,10 @@ impl CardKind for Figures {
         self.check_ranges()
     }
 
+    fn mapped_bytes(&self, _platform: &Platform) -> u64 {
+        self.window_bytes()
+    }
+
     fn driver(&self, platform: &Platform, me: Rank) -> Box<dyn Driver> {
         Box::new(RemoteWriteDriver::new(platform, self, me))
     }

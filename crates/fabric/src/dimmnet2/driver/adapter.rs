@@ -1,11 +1,13 @@
 //! The driver as the transport `model` uses it. The rank's client is lent to it for each call.
 
+mod remote_memory;
+
 use super::host_costs::HostCosts;
 use super::layout::{MemoryLayout, program_memory};
 use super::mapped::MappedCard;
 use super::regions::{self, Region};
-use super::sodimm_allocator::SodimmAllocator;
 use super::{CardDriver, CardPort, FetchTarget, Sent};
+use crate::address_allocator::AddressAllocator;
 use crate::dimmnet2::card::ProgramMemory;
 use crate::dimmnet2::card::access::process_of;
 use crate::dimmnet2::card::packet::Process;
@@ -15,7 +17,9 @@ use crate::dimmnet2::figures::Figures;
 use crate::driver::{Body, CardMemory, Driver, Expected, Limits, Malformed, Run, Upcall};
 use crate::kernel::{Client, Rank};
 use crate::platform::Platform;
+use crate::remote_memory::RemoteMemory;
 use crate::time::Time;
+use std::collections::BTreeSet;
 
 /// Largest message, bytes. The driver keeps a message whole until its last byte has come. Longer
 /// messages are sent by rendezvous, in pieces.
@@ -35,8 +39,10 @@ pub struct DimmnetDriver {
     next_is_cts: bool,
     /// The next message announces one that lies in the SO-DIMM: its encoded regions.
     next_source: Option<Vec<u8>>,
+    /// Ranks to which something was put since the last flush.
+    unflushed: BTreeSet<Rank>,
     /// The program's part of the SO-DIMM, and what is allocated of it.
-    program: Option<(ProgramMemory, SodimmAllocator)>,
+    program: Option<(ProgramMemory, AddressAllocator)>,
     /// Kept to reuse its memory.
     buffer: Vec<u8>,
 }
@@ -59,7 +65,8 @@ impl DimmnetDriver {
             },
             next_is_cts: false,
             next_source: None,
-            program: memory.map(|m| (m, SodimmAllocator::new(m.from, m.bytes))),
+            unflushed: BTreeSet::new(),
+            program: memory.map(|m| (m, AddressAllocator::new(m.from, m.bytes))),
             buffer: Vec::new(),
         }
     }
@@ -160,6 +167,11 @@ impl Driver for DimmnetDriver {
         Some(self)
     }
 
+    fn remote_memory(&mut self) -> Option<&mut dyn RemoteMemory> {
+        self.program.as_ref()?;
+        Some(self)
+    }
+
     fn poll_period(&self) -> Time {
         let state = self.state.as_ref();
         state.map_or(IDLE_POLL_PERIOD, CardDriver::poll_period)
@@ -171,7 +183,7 @@ impl DimmnetDriver {
     /// there.
     fn runs(&self, c: &Client, runs: &[Run]) -> Option<Vec<(u32, u32)>> {
         let (memory, _) = self.program.as_ref()?;
-        let (from, end) = self.range(c);
+        let (from, end) = CardMemory::range(self, c);
         let run = |&(address, bytes): &Run| {
             let inside = from <= address && address.checked_add(bytes)? <= end;
             let at = memory.from + address.checked_sub(from)? as u64;
@@ -211,7 +223,7 @@ impl CardMemory for DimmnetDriver {
     }
 
     fn allocate(&mut self, c: &Client, bytes: usize, alignment: usize) -> Option<usize> {
-        let (from, end) = self.range(c);
+        let (from, end) = CardMemory::range(self, c);
         if from == end || alignment as u64 > SHARED_ALIGNMENT {
             return None;
         }
@@ -221,7 +233,7 @@ impl CardMemory for DimmnetDriver {
     }
 
     fn release(&mut self, c: &Client, address: usize) -> bool {
-        let (from, end) = self.range(c);
+        let (from, end) = CardMemory::range(self, c);
         let Some((memory, allocator)) = self.program.as_mut() else {
             return false;
         };

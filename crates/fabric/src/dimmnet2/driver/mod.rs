@@ -23,7 +23,6 @@ mod onesided;
 mod receive;
 mod regions;
 mod send;
-mod sodimm_allocator;
 
 pub use adapter::DimmnetDriver;
 pub use envelope::{ENVELOPE_BYTES, HEAD_MAX_BYTES};

@@ -39,28 +39,75 @@ impl<P: CardPort> CardDriver<P> {
         }
     }
 
+    /// Puts bytes from ordinary memory into blocks of a peer's SO-DIMM, each beginning `stride`
+    /// bytes after the one before, by RVS packets with a stride. Returns as [`CardDriver::put`].
+    pub fn put_blocks(&mut self, to: Remote, block: u32, stride: u32, bytes: &[u8]) {
+        let blocks = (self.layout.image_data() / block).max(1);
+        for (i, data) in (0..).zip(bytes.chunks((blocks * block) as usize)) {
+            self.await_slot();
+            let request = Request::Store {
+                memory: u64::from(to.memory) + i * u64::from(blocks) * u64::from(stride),
+                pattern: Pattern::Stride {
+                    block,
+                    stride,
+                    count: data.len() as u32 / block,
+                },
+                data: data.to_vec(),
+            };
+            self.send_packet(to.rank, &request);
+        }
+    }
+
     /// Gets bytes of a peer's SO-DIMM into ordinary memory, by RVL into the Prefetch Window, two at
     /// a time. Blocks until they have arrived.
     pub fn get(&mut self, from: Remote, into: &mut [u8]) {
-        let slot = self.layout.slot as usize;
+        let slot = self.layout.slot;
+        self.get_pieces(from, slot, slot, into, Addressing::Contiguous);
+    }
+
+    /// Gets blocks of a peer's SO-DIMM, each beginning `stride` bytes after the one before, as
+    /// [`CardDriver::get`]. Panics if a block has more bytes than a slot.
+    pub fn get_blocks(&mut self, from: Remote, block: u32, stride: u32, into: &mut [u8]) {
+        let most = self.layout.slot / block;
+        assert!(most > 0, "a block of {block} bytes");
+        let blocks = most.min(into.len() as u32 / block);
+        let what = |bytes| Addressing::Stride {
+            block,
+            stride,
+            count: bytes / block,
+        };
+        self.get_pieces(from, blocks * block, blocks * stride, into, what);
+    }
+
+    /// Gets pieces of `piece` bytes. `distance`: from the beginning of one to that of the next in
+    /// the peer's SO-DIMM. `what`: where the bytes of a piece lie from there.
+    fn get_pieces(
+        &mut self,
+        from: Remote,
+        piece: u32,
+        distance: u32,
+        into: &mut [u8],
+        what: impl Fn(u32) -> Addressing,
+    ) {
+        let (slot, step) = (self.layout.slot as usize, piece as usize);
         self.prefetched = None;
         let first = self.loads_issued;
-        let count = into.len().div_ceil(slot);
+        let count = into.len().div_ceil(step);
         let len = into.len();
         let issue = |driver: &mut Self, i: usize| {
             driver.await_slot();
-            let bytes = (len - i * slot).min(slot) as u32;
+            let bytes = (len - i * step).min(step) as u32;
             driver.issue(&Command::RemoteLoad {
                 from: driver.peers[from.rank as usize].process,
                 into: Location::Window((i % 2 * slot) as u32),
-                memory: from.memory + (i * slot) as u32,
-                what: Addressing::Contiguous(bytes),
+                memory: from.memory + i as u32 * distance,
+                what: what(bytes),
             });
         };
         if count > 0 {
             issue(self, 0);
         }
-        for (i, piece) in into.chunks_mut(slot).enumerate() {
+        for (i, piece) in into.chunks_mut(step).enumerate() {
             if i + 1 < count {
                 issue(self, i + 1);
             }

@@ -46,7 +46,10 @@ impl Programming {
                 .or_else(|| check_binding(*queue, *from, *mailbox, receiver)),
             Command::Write { data, .. } => self.check_io(data.len()),
             Command::Read { bytes, .. } => self.check_io((*bytes).into()),
-            Command::Release { .. } | Command::Doorbell { .. } | Command::Fault { .. } => None,
+            Command::Release { .. }
+            | Command::Doorbell { .. }
+            | Command::Segment { .. }
+            | Command::Fault { .. } => None,
         }
     }
 

@@ -15,6 +15,7 @@ mod checker;
 mod model;
 mod packet;
 mod receiver;
+mod segments;
 mod sender;
 
 pub use model::{CardStats, Cards, ModelEvent};

@@ -3,6 +3,7 @@
 use super::checker::{Programming, incomplete};
 use super::packet::{Message, Payload, Segment};
 use super::receiver::{Delivery, Receiver};
+use super::segments::OpenSegments;
 use super::sender::{Listed, Sender};
 use crate::kernel::{InvalidCommand, Kernel, Model, Observers, Rank, Track};
 use crate::network::{Network, Packet};
@@ -56,6 +57,7 @@ pub struct CardStats {
 struct Card {
     sender: Sender,
     receiver: Receiver,
+    segments: OpenSegments,
     /// When the input buffer is empty.
     drained: Time,
     /// State of the generator of refusals.
@@ -93,6 +95,7 @@ impl Cards {
                 f.input.value.0,
                 f.alignment.value.0,
             ),
+            segments: OpenSegments::default(),
             drained: Time::ZERO,
             random: 0x9e37_79b9_7f4a_7c15 ^ u64::from(node + 1),
             stats: CardStats::default(),
@@ -300,14 +303,6 @@ impl Cards {
 
     /// The card of `node` writes to memory.
     fn deposit(&self, node: u32, at: Physical, data: &[u8], kernel: &mut Kernel<ModelEvent>) {
-        if at >= WINDOW_AT {
-            let offset = at.0 - WINDOW_AT.0;
-            match offset.checked_add(data.len() as u64) {
-                Some(end) if end <= self.window => kernel.write(node, offset as usize, data),
-                _ => kernel.fail(unregistered(node, "receive", at, data.len() as u32)),
-            }
-            return;
-        }
         kernel.post(node, 0, &[&CardEvent::Deposit { at, data }.encode()]);
     }
 
@@ -321,7 +316,15 @@ impl Cards {
                 let event = CardEvent::Doorbell { from, info };
                 self.notify(to, event, kernel);
             }
-            Payload::Write { to, at, data, .. } => self.deposit(to, at, &data, kernel),
+            Payload::Write { from, to, at, data } => {
+                if at < WINDOW_AT {
+                    return self.deposit(to, at, &data, kernel);
+                }
+                match self.cards[to as usize].segments.find(at, data.len()) {
+                    Some(offset) => kernel.write(to, offset, &data),
+                    None => kernel.fail(outside("write", from, to, at, data.len())),
+                }
+            }
             Payload::Read {
                 from,
                 to,
@@ -329,17 +332,13 @@ impl Cards {
                 bytes,
                 id,
             } => {
-                let offset = at.0.wrapping_sub(WINDOW_AT.0);
-                if offset.saturating_add(bytes.into()) > self.window {
-                    kernel.fail(format!(
-                        "rank {from}, lower level, read: {bytes} bytes at physical address {:#x} \
-                         of node {to} are not in its window",
-                        at.0
-                    ));
+                let segments = &self.cards[to as usize].segments;
+                let Some(offset) = segments.find(at, bytes.into()) else {
+                    kernel.fail(outside("read", from, to, at, bytes.into()));
                     return;
-                }
+                };
                 let mut data = vec![0; bytes.into()];
-                kernel.read(to, offset as usize, &mut data);
+                kernel.read(to, offset, &mut data);
                 let data: Arc<[u8]> = data.into();
                 let answer = Payload::Answer { to: from, id, data };
                 let bytes = u64::from(bytes) + self.io_header;
@@ -390,6 +389,15 @@ impl Cards {
     }
 }
 
+/// The text for an NREAD or NWRITE that reaches no open segment. It ends the job, checked or not.
+fn outside(call: &str, from: u32, to: u32, at: Physical, bytes: usize) -> String {
+    format!(
+        "rank {from}, lower level, {call}: {bytes} bytes at physical address {:#x} of node {to} \
+         are in no segment of its window that is open",
+        at.0
+    )
+}
+
 /// The text for an access to memory that nobody has registered. It ends the job, checked or not.
 fn unregistered(node: u32, call: &str, at: Physical, bytes: u32) -> String {
     format!(
@@ -414,7 +422,7 @@ impl Model for Cards {
             Command::Send { to, .. } | Command::Doorbell { to, .. } => Some(*to),
             Command::Write { to, .. } => Some(*to),
             Command::Read { from, .. } | Command::Expect { from, .. } => Some(*from),
-            Command::Release { .. } | Command::Fault { .. } => None,
+            Command::Release { .. } | Command::Segment { .. } | Command::Fault { .. } => None,
         };
         if other.is_some_and(|node| node >= kernel.ranks()) {
             return Err(InvalidCommand("a command for a node that is not there"));
@@ -439,6 +447,19 @@ impl Model for Cards {
                 }
             }
             Command::Release { buffers } => card.receiver.release(buffers.into()),
+            Command::Segment {
+                offset,
+                bytes,
+                opens,
+            } => {
+                let is_known = match opens {
+                    true => card.segments.open(offset, bytes, self.window),
+                    false => card.segments.close(offset, bytes),
+                };
+                if !is_known {
+                    return Err(InvalidCommand("a segment that there is not"));
+                }
+            }
             Command::Doorbell { to, info } => {
                 card.stats.doorbells += 1;
                 let bell = Payload::Doorbell { from, to, info };
@@ -515,7 +536,7 @@ impl Model for Cards {
             kind::SEND => self.start + there_and_back,
             kind::READ => there_and_back,
             // These change what becomes of segments that are to arrive, and not when it is seen.
-            kind::EXPECT | kind::RELEASE => Time::MAX,
+            kind::EXPECT | kind::RELEASE | kind::SEGMENT => Time::MAX,
             kind::DOORBELL | kind::WRITE => self.network.latency(),
             _ => Time::ZERO,
         }

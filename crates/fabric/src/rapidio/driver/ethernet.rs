@@ -68,14 +68,15 @@ pub struct SecondUser {
 }
 
 impl SecondUser {
-    /// The user of a node's control level, after the MX level. The job has `ports` of them.
+    /// The user that carries frames. The job has `ports` of them.
     pub fn new(
+        user: User,
         control: &mut ControlLevel<LowerLevel>,
         ports: u32,
         interface: Box<dyn Interface + Send>,
     ) -> SecondUser {
         SecondUser {
-            user: control.register_user(),
+            user,
             port: Port::new(control.me(), ports),
             interface,
         }

@@ -7,6 +7,7 @@
 //! - [`ethernet`]: frames over the control level, beside MPI's messages.
 //! - [`levels`]: the levels of a node, one on the other.
 //! - [`mpi`]: MPI's driver on the MX level.
+//! - [`remote`]: memory of other nodes, by NREAD, NWRITE and doorbells.
 
 pub mod control;
 pub mod ethernet;
@@ -15,3 +16,4 @@ pub mod lower;
 pub mod mpi;
 pub mod mx;
 pub mod physical;
+pub mod remote;

@@ -6,15 +6,17 @@
 //! dedicated queue, and the CTS carries the mailbox. While no queue is free the CTS goes without
 //! one, and MX sends the mailbox later.
 
-use super::control::UserMemory;
+use super::control::{User, UserMemory};
 use super::ethernet::SecondUser;
 use super::levels;
 use super::lower::LowerLevel;
 use super::mx::{Address, Endpoint, Grant, Match, Mx, Request};
+use super::remote::Remote;
 use crate::driver::{Body, Driver, Expected, Interface, Limits, Malformed, Upcall, deliver_stream};
 use crate::kernel::{Client, Rank};
 use crate::platform::{Cpu, Platform};
 use crate::rapidio::figures::Figures;
+use crate::remote_memory::RemoteMemory;
 use crate::time::Time;
 use std::collections::{HashMap, VecDeque};
 
@@ -102,8 +104,11 @@ pub struct RapidioDriver {
     outgoing: Vec<Outgoing>,
     /// What went wrong in a call that returns no error.
     error: Option<Malformed>,
+    /// The control level's user for frames.
+    frames: User,
     /// A network interface whose frames go beside MPI's messages.
     second_user: Option<SecondUser>,
+    remote: Remote,
 }
 
 impl RapidioDriver {
@@ -111,6 +116,8 @@ impl RapidioDriver {
     pub fn new(platform: &Platform, f: &Figures, me: Rank) -> RapidioDriver {
         let eager_max = f.small.value.0 as usize;
         let mut mx = levels::mx_level(platform, f, me, eager_max + PACKET_HEAD_MAX_BYTES);
+        let frames = mx.control().register_user();
+        let remote = Remote::new(platform, f, mx.control().register_user());
         RapidioDriver {
             endpoint: mx.open_first(),
             cpu: platform.cpu.clone(),
@@ -124,7 +131,9 @@ impl RapidioDriver {
             incoming: Vec::new(),
             outgoing: Vec::new(),
             error: None,
+            frames,
             second_user: None,
+            remote,
         }
     }
 
@@ -485,7 +494,8 @@ impl Driver for RapidioDriver {
         if c.begin_poll() {
             c.charge("lower level: polling", self.mx.poll_period());
             // An interface may have a frame, which the model does not know of.
-            if c.can_defer_poll() && self.second_user.is_none() {
+            let known = self.mx.has_event() || self.second_user.is_some();
+            if c.can_defer_poll() && !known {
                 c.defer_poll();
                 return Ok(0);
             }
@@ -495,18 +505,23 @@ impl Driver for RapidioDriver {
         if let Some(user) = &mut self.second_user {
             user.run(c, self.mx.control())?;
         }
-        let moved = self.take_packets(c, up)? + self.take_bodies(c, up);
+        let notified = self.remote.take_notifications(self.mx.control());
+        let moved = self.take_packets(c, up)? + self.take_bodies(c, up) + notified;
         self.drop_packed();
         Ok(moved)
     }
 
     fn set_interface(&mut self, ports: u32, interface: Box<dyn Interface + Send>) {
         let control = self.mx.control();
-        self.second_user = Some(SecondUser::new(control, ports, interface));
+        self.second_user = Some(SecondUser::new(self.frames, control, ports, interface));
     }
 
     fn settle(&mut self, _c: &mut Client) -> bool {
         self.mx.is_settled()
+    }
+
+    fn remote_memory(&mut self) -> Option<&mut dyn RemoteMemory> {
+        Some(self)
     }
 
     fn poll_period(&self) -> Time {
@@ -514,5 +529,6 @@ impl Driver for RapidioDriver {
     }
 }
 
+mod remote_memory;
 #[cfg(test)]
 mod tests;

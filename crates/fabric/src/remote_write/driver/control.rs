@@ -5,7 +5,7 @@ use super::physical_memory::Run;
 use super::{Posted, RemoteWriteDriver};
 use crate::driver::{Malformed, Upcall};
 use crate::kernel::{Client, Rank};
-use crate::remote_write::entry::{NOTIFY, parse};
+use crate::remote_write::entry::{NOTICE_AT, NOTIFY, parse};
 use crate::remote_write::figures::Figures;
 
 /// A CTRL message with a message of the device inside (paper 4).
@@ -56,7 +56,7 @@ impl RemoteWriteDriver {
         }
         let len = (ctrl.len() + bytes.len()) as u64;
         c.charge("copying", self.copy_rate(to).time_of(len));
-        self.put(c, to, true, 0, &[&ctrl, bytes], Posted::Control);
+        self.put_entry(c, to, true, 0, &[&ctrl, bytes], Posted::Control);
     }
 
     /// Most runs that fit into one RSP beside `bytes` other bytes.
@@ -119,6 +119,12 @@ impl RemoteWriteDriver {
         };
         if flags & NOTIFY != 0 {
             c.charge("arrivals", Figures::or_zero(&self.f.notice));
+        }
+        if address >= NOTICE_AT {
+            let number = u8::try_from(address - NOTICE_AT);
+            let number = number.map_err(|_| Malformed(from, "a notification that there is not"))?;
+            self.window.notified(from, number);
+            return Ok(true);
         }
         if address != 0 {
             return self.on_data(c, from, address, bytes, up).map(|()| true);

@@ -138,7 +138,7 @@ impl RemoteWriteDriver {
                 stream: s.stream,
                 len: piece,
             };
-            self.put(c, to, s.posted == len, address, &[bytes], posted);
+            self.put_entry(c, to, s.posted == len, address, &[bytes], posted);
         }
         let sent = s.done - s.reported;
         s.reported = s.done;

@@ -12,17 +12,20 @@
 mod control;
 mod data;
 mod physical_memory;
+mod window;
 
 use super::entry::{DONE, LOCAL, NOTIFY, PUT, WAKE, WRITTEN, head, parse};
 use super::figures::Figures;
 use crate::driver::{Body, Driver, Expected, Limits, Malformed, Upcall};
 use crate::kernel::{Client, Rank};
 use crate::platform::{Cpu, Memory, Platform};
+use crate::remote_memory::RemoteMemory;
 use crate::time::{Rate, Time};
 use control::{CTRL_HEAD_BYTES, REQ, RSP, SHORT};
 use data::{Incoming, Outgoing};
 use physical_memory::PhysicalMemory;
 use std::collections::{HashMap, VecDeque};
+use window::Window;
 
 /// What an entry of the LME is about.
 enum Posted {
@@ -30,6 +33,8 @@ enum Posted {
     Control,
     /// Bytes of the large message that `to` receives as stream number `stream`.
     Data { to: Rank, stream: u64, len: usize },
+    /// Bytes for a window, or a notification.
+    Window,
 }
 
 /// What the driver keeps of another rank.
@@ -70,6 +75,7 @@ pub struct RemoteWriteDriver {
     next_number: u64,
     /// Entries posted so far.
     posted_count: u64,
+    window: Window,
 }
 
 impl RemoteWriteDriver {
@@ -87,6 +93,7 @@ impl RemoteWriteDriver {
             backlog: Vec::new(),
             next_number: 1,
             posted_count: 0,
+            window: Window::new(f),
         }
     }
 
@@ -136,7 +143,7 @@ impl RemoteWriteDriver {
     }
 
     /// PUT: writes an entry into the LME and tells the card.
-    fn put(
+    fn put_entry(
         &mut self,
         c: &mut Client,
         to: Rank,
@@ -245,14 +252,14 @@ impl Driver for RemoteWriteDriver {
     fn poll(&mut self, c: &mut Client, up: &mut dyn Upcall) -> Result<usize, Malformed> {
         if c.begin_poll() {
             c.charge("polling", self.f.poll.value);
-            if self.backlog.is_empty() && c.can_defer_poll() {
+            if self.backlog.is_empty() && self.window.is_idle() && c.can_defer_poll() {
                 c.defer_poll();
                 return Ok(0);
             }
             c.sync();
         }
         let (mut moved, mut seen, mut woken) = (0, 0, false);
-        while let Some(event) = c.event() {
+        while let Some(event) = self.window.next_event(c) {
             let is_arrival = event.kind == WRITTEN;
             let is_noted = match is_arrival {
                 true => parse(&event.bytes).is_some_and(|(_, flags, ..)| flags & NOTIFY != 0),
@@ -293,6 +300,11 @@ impl Driver for RemoteWriteDriver {
 
     fn settle(&mut self, c: &mut Client) -> bool {
         self.backlog.is_empty() || self.send_backlog(c)
+    }
+
+    fn remote_memory(&mut self) -> Option<&mut dyn RemoteMemory> {
+        self.f.window.as_ref()?;
+        Some(self)
     }
 
     fn poll_period(&self) -> Time {

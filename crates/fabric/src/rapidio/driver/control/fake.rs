@@ -240,6 +240,8 @@ impl Lower for FakeLower {
         events.push_back(LowerEvent::Read { id, bytes });
     }
 
+    fn segment(&mut self, _: &mut dyn Host, _: u64, _: u64, _: bool) {}
+
     fn memory(&mut self) -> &mut PhysicalMemory {
         &mut self.memory
     }

@@ -21,21 +21,25 @@
 mod assembly;
 mod assignment;
 mod buffer;
+mod costs;
 mod header;
+mod io;
 mod transfer;
 
 pub use buffer::{Cut, PAGE_BYTES, UserMemory};
+pub use costs::ControlCosts;
 pub use header::{DATUM_MAX_BYTES, DataType, HEADER_BYTES};
 
 use super::lower::{Host, Lower, LowerEvent, LowerLimits};
 use super::physical::Registration;
 use crate::driver::Malformed;
-use crate::kernel::{Client, Rank};
-use crate::rapidio::command::{Physical, Piece, SendId};
-use crate::time::{Rate, Time};
+use crate::kernel::Rank;
+use crate::rapidio::command::{Piece, SendId};
+use crate::time::Rate;
 use assembly::Assembly;
 use assignment::Assignment;
 use buffer::Buffer;
+use costs::{charge_pages, charge_write_back};
 use header::{Header, SEGMENT_BYTES};
 use std::collections::{HashMap, VecDeque};
 use transfer::Transfer;
@@ -45,21 +49,6 @@ const GENERAL_MAILBOX: u8 = 0;
 
 /// Messages of small data that may wait for the card's send list before more are refused.
 const UNSENT_MAX: usize = 64;
-
-/// What the control level's work costs the processor.
-#[derive(Clone, Copy, Debug)]
-pub struct ControlCosts {
-    /// A call: sending a datum, requesting a queue, sending a buffer, handling an event.
-    pub call: Time,
-    /// Finding a page's physical address, with paging in.
-    pub page: Time,
-    /// Copying between the user's memory and bounce pages or the general queue.
-    pub copy: Rate,
-    /// Most bytes of a buffer that are written back from the processor's cache and invalidated.
-    pub cache: u64,
-    /// Rate of that.
-    pub write_back: Rate,
-}
 
 /// A user of the channel: its context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -230,7 +219,8 @@ impl<L: Lower> ControlLevel<L> {
         self.last_number
     }
 
-    fn charge_call(&self, c: &mut dyn Host) {
+    /// Charges a call.
+    pub fn charge_call(&self, c: &mut dyn Host) {
         c.charge("control level: calls", self.costs.call);
     }
 
@@ -423,48 +413,10 @@ impl<L: Lower> ControlLevel<L> {
         id
     }
 
-    /// The node's window is the memory that its card maps. Without this the driver does not see
-    /// what NWRITE of other nodes has brought.
-    pub fn map_window(&mut self, c: &Client) {
-        let (memory, bytes) = c.mapped_memory();
-        // SAFETY: it lives as long as the process, and others reach it through the client only,
-        // which makes no references to it.
-        unsafe { self.lower.memory().map_window(memory, bytes) };
-    }
-
-    /// Rings the doorbell `number` of the same user on another node.
-    pub fn doorbell(&mut self, c: &mut dyn Host, user: User, to: Rank, number: u8) {
-        self.charge_call(c);
-        let info = u16::from_be_bytes([user.0, number]);
-        self.lower.doorbell(c, to, info);
-    }
-
-    /// Writes to the window of another node, [`LowerLimits::io_max`] bytes a transaction. Nothing
-    /// tells that node of it; a doorbell that follows does not overtake it.
-    pub fn write(&mut self, c: &mut dyn Host, to: Rank, at: Physical, bytes: &[u8]) {
-        self.charge_call(c);
-        let io_max = self.limits.io_max;
-        for (number, part) in bytes.chunks(io_max).enumerate() {
-            let at = at.plus((number * io_max) as u64);
-            self.lower.write(c, to, at, part);
-        }
-    }
-
-    /// Reads at most [`LowerLimits::io_max`] bytes of the window of another node. Returns the
-    /// number that [`ControlEvent::Read`] has.
-    pub fn read(
-        &mut self,
-        c: &mut dyn Host,
-        user: User,
-        from: Rank,
-        at: Physical,
-        bytes: u16,
-    ) -> SendId {
-        self.charge_call(c);
-        let id = self.new_number();
-        self.in_flight.insert(id, InFlight::Read(user));
-        self.lower.read(c, from, at, bytes, id);
-        id
+    /// Returns whether there is something for a user.
+    pub fn has_event(&self, user: User) -> bool {
+        let events = self.users.get(usize::from(user.0));
+        events.is_some_and(|e| !e.is_empty())
     }
 
     /// The next thing that there is for a user. First come, first served.
@@ -589,22 +541,6 @@ impl<L: Lower> ControlLevel<L> {
     pub fn counts(&self) -> [usize; 4] {
         let (open, postponed) = self.assignment.counts();
         [open, postponed, self.buffers.len(), self.in_flight.len()]
-    }
-}
-
-fn charge_pages(c: &mut dyn Host, costs: &ControlCosts, pages: u64) {
-    if pages > 0 {
-        c.charge("control level: page translation", costs.page * pages);
-    }
-}
-
-/// Writes the processor's cache back over those pages of a buffer that are translated, and
-/// invalidates it: the card's accesses to memory do not see it.
-fn charge_write_back(c: &mut dyn Host, costs: &ControlCosts, buffer: &mut Buffer) {
-    let bytes = buffer.write_back(costs.cache);
-    if bytes > 0 {
-        let cost = costs.write_back.time_of(bytes);
-        c.charge("control level: writing the cache back", cost);
     }
 }
 

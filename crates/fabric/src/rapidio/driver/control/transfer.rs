@@ -1,9 +1,7 @@
 //! Transfers of registered buffers, message after message.
 
-use super::{
-    BufferId, ControlEvent, ControlLevel, InFlight, TransferId, User, charge_pages,
-    charge_write_back,
-};
+use super::costs::{charge_pages, charge_write_back};
+use super::{BufferId, ControlEvent, ControlLevel, InFlight, TransferId, User};
 use crate::kernel::Rank;
 use crate::rapidio::driver::lower::{Host, Lower};
 

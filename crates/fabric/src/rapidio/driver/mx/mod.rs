@@ -435,6 +435,11 @@ impl<L: Lower> Mx<L> {
         Some((found, self.test(found)?))
     }
 
+    /// Returns whether [`Mx::progress`] has something to do that the card has given already.
+    pub fn has_event(&self) -> bool {
+        self.control.has_event(self.user)
+    }
+
     /// Takes what the card has, as of the client's last [`sync`](crate::Client::sync) or wait.
     /// Returns the number of its events.
     ///

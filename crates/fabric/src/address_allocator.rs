@@ -1,19 +1,19 @@
-//! Allocation of a process's program memory in the SO-DIMM: first fit.
+//! Allocation of addresses in memory that a card reaches: first fit.
 
 use std::collections::BTreeMap;
 
 /// A range of addresses. Each allocation gets the first gap that is large enough.
-pub(super) struct SodimmAllocator {
+pub(crate) struct AddressAllocator {
     from: u64,
     end: u64,
     /// Allocated ranges: beginning and end.
     used: BTreeMap<u64, u64>,
 }
 
-impl SodimmAllocator {
+impl AddressAllocator {
     /// An allocator of the `bytes` addresses from `from` on.
-    pub fn new(from: u64, bytes: u64) -> SodimmAllocator {
-        SodimmAllocator {
+    pub fn new(from: u64, bytes: u64) -> AddressAllocator {
+        AddressAllocator {
             from,
             end: from + bytes,
             used: BTreeMap::new(),
@@ -39,7 +39,7 @@ impl SodimmAllocator {
         Some(at)
     }
 
-    /// Frees what [`SodimmAllocator::allocate`] gave. Returns false if it gave no such thing.
+    /// Frees what [`AddressAllocator::allocate`] gave. Returns false if it gave no such thing.
     pub fn free(&mut self, at: u64) -> bool {
         self.used.remove(&at).is_some()
     }
@@ -55,7 +55,7 @@ mod tests {
         fn no_address_is_allocated_twice(
             steps in proptest::collection::vec((any::<bool>(), 0u64..300, 0u32..9), 1..80),
         ) {
-            let mut allocator = SodimmAllocator::new(100, 4000);
+            let mut allocator = AddressAllocator::new(100, 4000);
             let mut given: Vec<(u64, u64)> = Vec::new();
             for (takes, bytes, shift) in steps {
                 if takes || given.is_empty() {

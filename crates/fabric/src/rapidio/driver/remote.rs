@@ -1,0 +1,247 @@
+//! Memory of other nodes, by NREAD, NWRITE and doorbells.
+//!
+//! Segments lie in the node's window, the memory that its card maps. A put is as many NWRITE as it
+//! needs, of 8 bytes each on the paper's card. The processor issues them one by one; nothing answers
+//! them. A get is NREAD after NREAD, and the processor waits for each. A flush is an NREAD of what
+//! was put last: it does not overtake the NWRITE before it. A notification is a doorbell.
+
+use super::control::{ControlEvent, ControlLevel, User};
+use super::lower::LowerLevel;
+use crate::address_allocator::AddressAllocator;
+use crate::driver::Malformed;
+use crate::kernel::{Client, Rank};
+use crate::platform::Platform;
+use crate::rapidio::command::{Physical, WINDOW_AT};
+use crate::rapidio::figures::Figures;
+use crate::remote_memory::{Offer, SegmentKey};
+use crate::time::Time;
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+/// Largest alignment in the window, bytes. The mapped memory begins at a page.
+const ALIGNMENT_MAX_BYTES: usize = 4096;
+
+/// A node's use of other nodes' windows, and of its own.
+pub struct Remote {
+    user: User,
+    offer: Offer,
+    /// Most bytes of an NREAD or NWRITE.
+    io_max: usize,
+    /// Allocates offsets in the window.
+    allocator: AddressAllocator,
+    /// By peer: where the last put that was not flushed began.
+    unflushed: HashMap<Rank, u64>,
+    notifications: VecDeque<(Rank, u8)>,
+}
+
+impl Remote {
+    /// The remote memory of a node, as a user of its control level.
+    pub fn new(platform: &Platform, f: &Figures, user: User) -> Remote {
+        Remote {
+            user,
+            offer: offer(platform, f),
+            io_max: f.io.value.0 as usize,
+            allocator: AddressAllocator::new(0, f.window.value.0),
+            unflushed: HashMap::new(),
+            notifications: VecDeque::new(),
+        }
+    }
+
+    /// What the card offers.
+    pub fn offer(&self) -> Offer {
+        self.offer
+    }
+
+    /// Addresses of the window in this process.
+    pub fn range(c: &Client) -> Range<usize> {
+        let (memory, bytes) = c.mapped_memory();
+        memory.addr()..memory.addr() + bytes
+    }
+
+    /// Allocates memory of the window.
+    pub fn allocate(&mut self, c: &Client, bytes: usize, alignment: usize) -> Option<usize> {
+        if alignment > ALIGNMENT_MAX_BYTES {
+            return None;
+        }
+        let at = self.allocator.allocate(bytes as u64, alignment as u64)?;
+        Some(Remote::range(c).start + at as usize)
+    }
+
+    /// Frees memory of the window. Returns false if it was not allocated.
+    pub fn release(&mut self, c: &Client, address: usize) -> bool {
+        let offset = address.checked_sub(Remote::range(c).start);
+        offset.is_some_and(|at| self.allocator.free(at as u64))
+    }
+
+    /// Opens a segment. `None`: it is not in the window.
+    pub fn register(
+        c: &mut Client,
+        control: &mut ControlLevel<LowerLevel>,
+        address: usize,
+        bytes: usize,
+    ) -> Option<SegmentKey> {
+        let range = Remote::range(c);
+        let end = address.checked_add(bytes)?;
+        if address < range.start || end > range.end {
+            return None;
+        }
+        let (offset, bytes) = ((address - range.start) as u64, bytes as u64);
+        control.segment(c, offset, bytes, true);
+        Some(SegmentKey {
+            at: WINDOW_AT.0 + offset,
+            bytes,
+        })
+    }
+
+    /// Closes a segment.
+    pub fn deregister(c: &mut Client, control: &mut ControlLevel<LowerLevel>, key: SegmentKey) {
+        let offset = key.at.saturating_sub(WINDOW_AT.0);
+        control.segment(c, offset, key.bytes, false);
+    }
+
+    /// Puts bytes to a physical address of a peer.
+    pub fn put(
+        &mut self,
+        c: &mut Client,
+        control: &mut ControlLevel<LowerLevel>,
+        to: Rank,
+        at: u64,
+        bytes: &[u8],
+    ) {
+        if !bytes.is_empty() {
+            control.write(c, to, Physical(at), bytes);
+            self.unflushed.insert(to, at);
+        }
+    }
+
+    /// Gets bytes from a physical address of a peer. Blocks until they are here.
+    ///
+    /// # Errors
+    /// A peer has sent bytes that are not valid.
+    pub fn get(
+        &mut self,
+        c: &mut Client,
+        control: &mut ControlLevel<LowerLevel>,
+        from: Rank,
+        at: u64,
+        into: &mut [u8],
+    ) -> Result<(), Malformed> {
+        control.charge_call(c);
+        let io_max = self.io_max;
+        for (number, part) in into.chunks_mut(io_max).enumerate() {
+            let at = Physical(at + (number * io_max) as u64);
+            let bytes = self.read(c, control, from, at, part.len() as u16)?;
+            if bytes.len() != part.len() {
+                return Err(Malformed(from, "another number of bytes than were read"));
+            }
+            part.copy_from_slice(&bytes);
+        }
+        // What was read has pushed the puts before it to their places.
+        if !into.is_empty() {
+            self.unflushed.remove(&from);
+        }
+        Ok(())
+    }
+
+    /// One NREAD. Blocks until its bytes are here.
+    fn read(
+        &mut self,
+        c: &mut Client,
+        control: &mut ControlLevel<LowerLevel>,
+        from: Rank,
+        at: Physical,
+        bytes: u16,
+    ) -> Result<Vec<u8>, Malformed> {
+        let read = control.read(c, self.user, from, at, bytes);
+        loop {
+            c.wait(Time::ZERO);
+            // The processor has waited in a load: no interrupt has woken it.
+            c.take_waited();
+            control.progress(c)?;
+            while let Some(event) = control.event(self.user) {
+                match event {
+                    ControlEvent::Read { id, bytes } if id == read => return Ok(bytes),
+                    event => self.keep(event),
+                }
+            }
+        }
+    }
+
+    /// Blocks until what was put to a peer is in its memory.
+    ///
+    /// # Errors
+    /// A peer has sent bytes that are not valid.
+    pub fn flush(
+        &mut self,
+        c: &mut Client,
+        control: &mut ControlLevel<LowerLevel>,
+        peer: Rank,
+    ) -> Result<(), Malformed> {
+        if let Some(at) = self.unflushed.remove(&peer) {
+            control.charge_call(c);
+            self.read(c, control, peer, Physical(at), 1)?;
+        }
+        Ok(())
+    }
+
+    /// Rings a peer's doorbell.
+    pub fn notify(
+        &mut self,
+        c: &mut Client,
+        control: &mut ControlLevel<LowerLevel>,
+        peer: Rank,
+        number: u8,
+    ) {
+        control.doorbell(c, self.user, peer, number);
+    }
+
+    fn keep(&mut self, event: ControlEvent) {
+        if let ControlEvent::Doorbell { from, number } = event {
+            self.notifications.push_back((from, number));
+        }
+    }
+
+    /// Takes the notifications that the control level has. Returns how many.
+    pub fn take_notifications(&mut self, control: &mut ControlLevel<LowerLevel>) -> usize {
+        let before = self.notifications.len();
+        while let Some(event) = control.event(self.user) {
+            self.keep(event);
+        }
+        self.notifications.len() - before
+    }
+
+    /// The oldest notification.
+    pub fn notification(&mut self) -> Option<(Rank, u8)> {
+        self.notifications.pop_front()
+    }
+}
+
+/// What a card with these figures offers. The sizes at which a put takes as long as a message, and a
+/// get as long as a message there and one back, are estimates from the figures.
+fn offer(platform: &Platform, f: &Figures) -> Offer {
+    let (call, io) = (&f.instructions_control, &f.instructions_io);
+    let levels = (f.instructions(call) + f.instructions(&f.instructions_mx)) * 3;
+    let lower = f.instructions(&f.instructions_send)
+        + f.instructions(&f.instructions_unexpected)
+        + f.instructions(&f.instructions_completion);
+    let cpu = &platform.cpu;
+    let message = levels + lower + cpu.send.value + cpu.receive.value + f.report.value;
+    let hops = platform.network.latency.value * 4;
+    let most = |both: Time, transaction: Time| {
+        // Bytes of a message are copied on both sides.
+        let copies = cpu.copy.value.time_of(f.io.value.0) * 2;
+        let gained = both.since(f.instructions(call)).as_ps();
+        match transaction.since(copies).as_ps() {
+            0 => usize::MAX,
+            more => (gained / more * f.io.value.0) as usize,
+        }
+    };
+    let io = f.instructions(io);
+    Offer {
+        put_max: most(message, io),
+        get_max: most(message * 2, io + hops),
+        flush: true,
+        notify: true,
+        strided: false,
+    }
+}
