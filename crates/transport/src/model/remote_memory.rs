@@ -2,19 +2,19 @@
 
 use super::Model;
 use crate::{Blocks, Offer, ProcId, RemoteError, RemoteMemory, SegmentKey};
-use ferry_fabric::{Client, remote_memory};
+use ferry_fabric::{Client, remote_memory::RemoteMemory as OfDriver};
 use std::ops::Range;
 
 impl Model {
     /// The driver's remote memory, and the client for it.
-    fn remote(&mut self) -> Option<(&mut dyn remote_memory::RemoteMemory, &mut Client)> {
+    fn remote(&mut self) -> Option<(&mut dyn OfDriver, &mut Client)> {
         Some((self.driver.remote_memory()?, &mut self.client))
     }
 
     /// Calls the driver's remote memory.
     fn with_remote<T>(
         &mut self,
-        call: impl FnOnce(&mut dyn remote_memory::RemoteMemory, &mut Client) -> Result<T, RemoteError>,
+        call: impl FnOnce(&mut dyn OfDriver, &mut Client) -> Result<T, RemoteError>,
     ) -> Result<T, RemoteError> {
         let (remote, client) = self.remote().ok_or(RemoteError::NotOffered)?;
         call(remote, client)

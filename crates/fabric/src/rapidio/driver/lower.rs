@@ -143,8 +143,8 @@ pub trait Lower: Send {
     /// NREAD of at most `io_max` bytes of another node's window. [`LowerEvent::Read`] brings them.
     fn read(&mut self, c: &mut dyn Host, from: Rank, at: Physical, bytes: u16, id: SendId);
 
-    /// Opens or closes a segment of this node's window for NREAD and NWRITE of other nodes: where it
-    /// begins, from the window's beginning, and its bytes.
+    /// Opens or closes a segment of this node's window for NREAD and NWRITE of other nodes: where
+    /// it begins, from the window's beginning, and its bytes.
     fn segment(&mut self, c: &mut dyn Host, offset: u64, bytes: u64, opens: bool);
 
     /// The node's physical memory.

@@ -1,9 +1,9 @@
 //! Memory of other nodes, by NREAD, NWRITE and doorbells.
 //!
 //! Segments lie in the node's window, the memory that its card maps. A put is as many NWRITE as it
-//! needs, of 8 bytes each on the paper's card. The processor issues them one by one; nothing answers
-//! them. A get is NREAD after NREAD, and the processor waits for each. A flush is an NREAD of what
-//! was put last: it does not overtake the NWRITE before it. A notification is a doorbell.
+//! needs, of 8 bytes each on the paper's card. The processor issues them one by one; nothing
+//! answers them. A get is NREAD after NREAD, and the processor waits for each. A flush is an NREAD
+//! of what was put last: it does not overtake the NWRITE before it. A notification is a doorbell.
 
 use super::control::{ControlEvent, ControlLevel, User};
 use super::lower::LowerLevel;
@@ -216,8 +216,8 @@ impl Remote {
     }
 }
 
-/// What a card with these figures offers. The sizes at which a put takes as long as a message, and a
-/// get as long as a message there and one back, are estimates from the figures.
+/// What a card with these figures offers. The sizes at which a put takes as long as a message, and
+/// a get as long as a message there and one back, are estimates from the figures.
 fn offer(platform: &Platform, f: &Figures) -> Offer {
     let (call, io) = (&f.instructions_control, &f.instructions_io);
     let levels = (f.instructions(call) + f.instructions(&f.instructions_mx)) * 3;

@@ -2,6 +2,8 @@
 
 use super::fake::{Fabric, FakeHost, FakeLower, limits};
 use super::*;
+use crate::rapidio::command::Physical;
+use crate::time::Time;
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
