@@ -175,7 +175,8 @@ fn join() -> Result<Node, Error> {
     };
     let second_user = interface.map(|fd| {
         let interface = Box::new(File::from(fd));
-        SecondUser::new(mx.control(), size, interface)
+        let frames = mx.control().register_user();
+        SecondUser::new(frames, mx.control(), size, interface)
     });
     let mut node = Node {
         second_user,
