@@ -22,8 +22,8 @@ impl<L: Lower> ControlLevel<L> {
         self.lower.doorbell(c, to, info);
     }
 
-    /// Writes to the window of another node, [`LowerLimits::io_max`] bytes a transaction. Nothing
-    /// tells that node of it; a doorbell that follows does not overtake it.
+    /// Writes to the window of another node, `io_max` bytes a transaction. Nothing tells that node
+    /// of it; a doorbell that follows does not overtake it.
     pub fn write(&mut self, c: &mut dyn Host, to: Rank, at: Physical, bytes: &[u8]) {
         self.charge_call(c);
         let io_max = self.limits.io_max;
@@ -33,9 +33,9 @@ impl<L: Lower> ControlLevel<L> {
         }
     }
 
-    /// Reads at most [`LowerLimits::io_max`] bytes of the window of another node. Returns the
-    /// number that [`ControlEvent::Read`] has. Who reads more charges one call for all
-    /// ([`ControlLevel::charge_call`]).
+    /// Reads at most `io_max` bytes of the window of another node. Returns the number that
+    /// [`ControlEvent::Read`](super::ControlEvent::Read) has. Who reads more charges one call for
+    /// all ([`ControlLevel::charge_call`]).
     pub fn read(
         &mut self,
         c: &mut dyn Host,
