@@ -29,6 +29,15 @@ import papers_rapidio as rapidio
 MPC_LABELS = {name: name for name in ("mpc1", "mpc2", "mpc3")}
 SIZES = [0, 8, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576]
 GAUSS = [25, 50, 100, 200]
+# Machines whose cards have remote memory.
+REMOTE = [
+    "rapidio-1890vm6",
+    "rapidio-1890vm6-io256",
+    "mpc1",
+    "mpc2",
+    "dimmnet2",
+    "dimmnet2-planned",
+]
 
 
 class Ferry:
@@ -70,10 +79,16 @@ class Ferry:
         return str(path)
 
     def measure(self, machine):
-        rows = csv.reader(
-            self.call([self.bin / "ferry", "machines", "measure", machine]).splitlines()[1:]
-        )
+        """What the card's paper measures without MPI: row -> values."""
+        table = self.call([self.bin / "ferry", "machines", "measure", machine]).split("\n\n")[0]
+        rows = csv.reader(table.splitlines()[1:])
         return {row[0]: [float(v) for v in row[1:]] for row in rows}
+
+    def remote(self, machine):
+        """What puts and gets take beside messages: (way, bytes) -> us."""
+        table = self.call([self.bin / "ferry", "machines", "measure", machine]).split("\n\n")[-1]
+        rows = csv.reader(table.splitlines()[1:])
+        return {(way, int(size)): float(us) for way, size, us in rows}
 
     def pingpong(self, machine, sizes):
         """size -> (one-way latency in us, throughput in Mbit/s); asking for the time costs a
@@ -144,6 +159,7 @@ def run(ferry):
             for pivoting in ("pivot", "none"):
                 found["gauss"][name, n, pivoting] = ferry.gauss(name, n, pivoting)
     found["rapidio"] = rapidio.run(ferry)
+    found["remote"] = {name: ferry.remote(name) for name in REMOTE}
     return found
 
 
@@ -272,6 +288,23 @@ def gauss_table(found):
     return "\n".join(lines)
 
 
+def remote_table(found):
+    """What remote memory saves against messages, as Markdown."""
+    ways = ["put", "put and notification", "put and flush", "get"]
+    lines = [
+        "| machine | bytes | message, µs | " + ", µs | ".join(ways) + ", µs | put saves |",
+        "|---" * (len(ways) + 4) + "|",
+    ]
+    for name, values in found["remote"].items():
+        for size in sorted({size for _, size in values}):
+            message, put = values["message", size], values["put", size]
+            others = [values.get((way, size)) for way in ways]
+            cells = ["–" if us is None else f"{us:.4g}" for us in others]
+            saves = f"{100 * (1 - put / message):.0f} %"
+            lines.append(f"| {name} | {size} | {message:.4g} | {' | '.join(cells)} | {saves} |")
+    return "\n".join(lines)
+
+
 def digits(found):
     """The rows of results.csv: every value, with all its digits."""
     rows = [["machine", "what", "bytes", "value"]]
@@ -283,6 +316,8 @@ def digits(found):
         rows += ([name, part, "", f"{us:.6f}"] for part, us in parts.items())
     for (name, n, pivoting), (seconds, _) in found["gauss"].items():
         rows.append([name, f"gauss {n} {pivoting}, s", "", f"{seconds:.9f}"])
+    for name, values in found["remote"].items():
+        rows += ([name, f"{way}, us", str(size), f"{us:.3f}"] for (way, size), us in values.items())
     return rows + rapidio.digits(found["rapidio"])
 
 
@@ -391,6 +426,18 @@ The author's criticism as machine files, each with one thing changed. In bracket
 paper's machine.
 
 {rapidio.what_if_table(found["rapidio"])}
+
+{rapidio.unaligned_text(found["rapidio"])}
+
+## What would remote memory save?
+
+Two ranks, drivers and cards without MPI (`ferry machines measure`), one way each. *Message*: from
+driver to driver, with the library's work that a message costs. *Put*: until the bytes lie in the
+peer's memory; the peer's software has no part in it. *Put and notification*: until the peer's
+driver has found the notification, which does not overtake the bytes. *Put and flush*: until the
+rank that puts knows that they are there. *Get*: until the bytes are here. No paper has these rows.
+
+{remote_table(found)}
 
 ## Gauss elimination in stochastic arithmetic
 

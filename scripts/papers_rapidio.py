@@ -14,6 +14,9 @@ MACHINE = "rapidio-1890vm6"
 SIZES = [1, 64, 512, 2048, 4096, 16384, 65536, 131072, 524288, 4194304]
 # What-ifs are told by a short message, one of a page and a long one.
 WHAT_IF_SIZES = [1, 4096, 524288]
+# Bytes behind a page's beginning at which buffers that are sent begin, where that is measured.
+UNALIGNED = 8
+UNALIGNED_SIZE = 524288
 # Repetitions of messages up to 8 KiB, and of longer ones. Virtual time needs few.
 REPETITIONS = (4, 1)
 # The channel's peak, MB/s: the machine file has it, too (1-rapidio.md, Machine).
@@ -51,6 +54,9 @@ def run(ferry):
     ferry.build("osu", "bench/papers/osu.c")
     found = {MACHINE: osu(ferry, MACHINE, SIZES)}
     found.update((name, osu(ferry, name, WHAT_IF_SIZES)) for name in what_ifs(ferry))
+    for name in (MACHINE, f"{MACHINE}-unaligned"):
+        values = osu(ferry, name, [f"+{UNALIGNED}", UNALIGNED_SIZE])
+        found[name].update(((f"{UNALIGNED} B off a page: {f}", s), v) for (f, s), v in values.items())
     return found
 
 
@@ -128,6 +134,27 @@ def what_if_table(found):
                 cells.append(f"{value:.4g} {unit}{gain}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def unaligned_text(found):
+    """What buffers that do not begin at a page cost, with and without rules of alignment."""
+    rows = []
+    for name in (MACHINE, f"{MACHINE}-unaligned"):
+        figures = ("latency_us", "bw_MB_s")
+        off = [found[name][f"{UNALIGNED} B off a page: {f}", UNALIGNED_SIZE] for f in figures]
+        on = [found[name][f, UNALIGNED_SIZE] for f in figures]
+        rows.append(
+            f"| {name} | {on[0]:.4g} µs, {on[1]:.4g} MB/s | {off[0]:.4g} µs, {off[1]:.4g} MB/s |"
+        )
+    return "\n".join(
+        [
+            f"Sent from {UNALIGNED} bytes behind a page's beginning, {UNALIGNED_SIZE} B:",
+            "",
+            "| machine | both buffers begin at a page | the sender's begins behind |",
+            "|---|---|---|",
+            *rows,
+        ]
+    )
 
 
 def nas(ferry, factor, is_log2=(20, 16), ft_log2=(6, 6, 6), iterations=2):

@@ -1,9 +1,10 @@
 /* Latency, bandwidth and bidirectional bandwidth between two ranks, with the patterns of the OSU
- * Micro-Benchmarks: `osu SMALL LARGE BYTES...` prints `latency_us,BYTES,value`,
+ * Micro-Benchmarks: `osu SMALL LARGE [+OFFSET] BYTES...` prints `latency_us,BYTES,value`,
  * `bw_MB_s,BYTES,value` and `bibw_MB_s,BYTES,value` lines.
  *
  * Latency is half a round trip. Bandwidth is that of windows of 64 messages, each window answered
- * by one short message; both ways, each rank has a window of its own. Buffers begin at a page.
+ * by one short message; both ways, each rank has a window of its own. Buffers begin at a page;
+ * those that are sent begin OFFSET bytes behind, from 0 to 4095.
  * SMALL and LARGE are the repetitions of messages up to 8 KiB and of longer ones. On a modelled
  * machine MPI_Wtime is virtual, so a few say all. */
 #include <mpi.h>
@@ -92,25 +93,32 @@ int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    int size, longest = PAGE;
+    int size, longest = PAGE, offset = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    for (int i = 3; i < argc; i++)
+    for (int i = 3; i < argc; i++) {
+        if (argv[i][0] == '+')
+            offset = atoi(argv[i]) % PAGE;
         longest = atoi(argv[i]) > longest ? atoi(argv[i]) : longest;
-    size_t room = ((size_t)longest + PAGE - 1) / PAGE * PAGE;
+    }
+    size_t room = ((size_t)longest + 2 * PAGE - 1) / PAGE * PAGE;
     source = aligned_alloc(PAGE, room);
     sink = aligned_alloc(PAGE, room);
     if (argc < 4 || size != 2 || !source || !sink) {
-        fprintf(stderr, "usage: mpiexec -n 2 osu SMALL LARGE BYTES...\n");
+        fprintf(stderr, "usage: mpiexec -n 2 osu SMALL LARGE [+OFFSET] BYTES...\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    memset(source, 1, room);
+    char *memory = source;
+    source += offset;
+    memset(memory, 1, room);
     memset(sink, 0, room);
     for (int i = 3; i < argc; i++) {
+        if (argv[i][0] == '+')
+            continue;
         int bytes = atoi(argv[i]);
         measure(bytes, atoi(argv[bytes < LARGE_MIN ? 1 : 2]));
     }
     MPI_Finalize();
-    free(source);
+    free(memory);
     free(sink);
     return 0;
 }

@@ -41,9 +41,11 @@ pub trait CardKind {
     fn run(&self, job: Job<'_>) -> Result<Outcome, String>;
 
     /// Measures what card and driver can do without MPI, as the card's paper does. Returns a table
-    /// as comma-separated values, with a line of titles.
+    /// as comma-separated values, with a line of titles. `None`: the paper has no such measurement.
     ///
     /// # Errors
     /// The system gives no memory.
-    fn measure(&self, platform: &Platform) -> Result<String, String>;
+    fn measure(&self, _platform: &Platform) -> Result<Option<String>, String> {
+        Ok(None)
+    }
 }

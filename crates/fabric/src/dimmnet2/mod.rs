@@ -54,7 +54,7 @@ impl CardKind for Figures {
         job.run(cards, links)
     }
 
-    fn measure(&self, platform: &Platform) -> Result<String, String> {
-        Ok(measure::table(platform, self))
+    fn measure(&self, platform: &Platform) -> Result<Option<String>, String> {
+        Ok(Some(measure::table(platform, self)))
     }
 }

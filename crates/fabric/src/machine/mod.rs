@@ -4,6 +4,7 @@ mod explain;
 mod file;
 mod find;
 mod registry;
+mod remote;
 
 pub use explain::explain;
 pub use file::{FileError, read};
@@ -93,11 +94,21 @@ impl Machine {
         })
     }
 
-    /// Measures what card and driver can do without MPI: a table as comma-separated values.
+    /// Measures what card and driver can do without MPI: tables as comma-separated values, with an
+    /// empty line between two. The card's own, as its paper has it, and what puts and gets take
+    /// beside messages, if it has remote memory.
     ///
     /// # Errors
-    /// The system gives no memory.
+    /// The system gives no memory, or there is nothing to measure.
     pub fn measure(&self) -> Result<String, String> {
-        self.nic.kind().measure(&self.platform)
+        let tables = [
+            self.nic.kind().measure(&self.platform)?,
+            remote::table(self)?,
+        ];
+        let tables: Vec<String> = tables.into_iter().flatten().collect();
+        if tables.is_empty() {
+            return Err("there is no measurement without MPI for this kind of card".into());
+        }
+        Ok(tables.join("\n"))
     }
 }

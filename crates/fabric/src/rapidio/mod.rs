@@ -63,10 +63,6 @@ impl CardKind for Figures {
         let links = cards.links();
         job.run(cards, links)
     }
-
-    fn measure(&self, _platform: &Platform) -> Result<String, String> {
-        Err("there is no measurement without MPI for this kind of card".into())
-    }
 }
 
 #[cfg(test)]

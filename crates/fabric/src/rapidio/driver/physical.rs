@@ -271,3 +271,133 @@ fn split(at: Physical) -> (u64, usize) {
 fn pointer(address: usize) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PAGE: usize = PAGE_BYTES as usize;
+
+    /// Memory of a program that keeps its place.
+    fn program(pages: usize) -> (Vec<u8>, usize) {
+        let mut memory = vec![0xee; (pages + 1) * PAGE];
+        let address = memory.as_mut_ptr().expose_provenance();
+        (memory, address.next_multiple_of(PAGE))
+    }
+
+    proptest! {
+        /// What is registered or allocated is read as it was written, whatever else comes and
+        /// goes. Nothing else changes, and nothing else can be reached.
+        #[test]
+        fn registered_bytes_are_those_of_the_program(
+            steps in prop::collection::vec((any::<bool>(), 0usize..7 * PAGE, 1usize..3 * PAGE), 1..30),
+        ) {
+            let (content, base) = program(10);
+            let at = |offset: usize| base - content.as_ptr().addr() + offset;
+            let mut memory = PhysicalMemory::new();
+            // By number: the registration, where its bytes are in the program, and its bytes.
+            let mut kept: Vec<(Registration, Option<usize>, usize)> = Vec::new();
+            let mut expected = content.clone();
+            for (number, (bounces, offset, bytes)) in steps.into_iter().enumerate() {
+                if number % 3 == 2 {
+                    let (registration, _, _) = kept.swap_remove(offset % kept.len());
+                    memory.release(registration);
+                    continue;
+                }
+                let registration = match bounces {
+                    true => memory.allocate(bytes),
+                    // SAFETY: within `content`, to which there is no reference until the end.
+                    false => unsafe { memory.register(base + offset, bytes) },
+                };
+                prop_assert_eq!(registration.len(), bytes);
+                prop_assert_eq!(registration.is_bounce(), bounces);
+                let mut done = 0;
+                for run in &registration.runs {
+                    prop_assert!(run.at.0 as usize % PAGE + usize::from(run.bytes) <= PAGE);
+                    let data: Vec<u8> = (0..run.bytes).map(|i| i as u8 ^ number as u8).collect();
+                    prop_assert_eq!(memory.write(run.at, &data), Ok(()));
+                    if !bounces {
+                        expected[at(offset) + done..][..data.len()].copy_from_slice(&data);
+                    }
+                    let mut read = vec![0; data.len()];
+                    prop_assert_eq!(memory.read(run.at, &mut read), Ok(()));
+                    prop_assert!(read == data);
+                    done += data.len();
+                }
+                let place = (!bounces).then(|| at(offset));
+                kept.push((registration, place, bytes));
+            }
+            for (registration, place, _) in &kept {
+                let mut done = 0;
+                for run in &registration.runs {
+                    let mut read = vec![0; run.bytes.into()];
+                    prop_assert_eq!(memory.read(run.at, &mut read), Ok(()));
+                    if let Some(place) = place {
+                        prop_assert!(read == expected[place + done..][..read.len()]);
+                    }
+                    done += read.len();
+                }
+            }
+            // Pages that two registrations share stay until the last one is released.
+            while let Some((registration, _, _)) = kept.pop() {
+                let runs = registration.runs.clone();
+                memory.release(registration);
+                for run in runs {
+                    let (first, end) = (run.at.0, run.at.0 + u64::from(run.bytes));
+                    let covers = |r: &Run| r.at.0 <= first && end <= r.at.0 + u64::from(r.bytes);
+                    let still = kept.iter().any(|(r, _, _)| r.runs.iter().any(covers));
+                    let read = memory.read(run.at, &mut vec![0; run.bytes.into()]);
+                    // Two that overlap may cover it together; the card's driver registers whole
+                    // messages, so that one must.
+                    prop_assert_eq!(read.is_ok(), still);
+                }
+            }
+            prop_assert_eq!(memory.pages(), 0);
+            // SAFETY: nothing is registered any more.
+            let now = unsafe { std::slice::from_raw_parts(pointer(content.as_ptr().addr()), content.len()) };
+            prop_assert!(now == expected);
+        }
+    }
+
+    #[test]
+    fn an_access_that_is_not_registered_whole_touches_nothing() {
+        let (content, base) = program(3);
+        let mut memory = PhysicalMemory::new();
+        // SAFETY: within `content`, to which there is no reference until the release.
+        let registration = unsafe { memory.register(base + 8, PAGE) };
+        let [first, second] = registration.runs[..] else {
+            panic!("{} runs", registration.pages());
+        };
+        assert_eq!((first.bytes, second.bytes), (4088, 8));
+        // Pages are no neighbours: behind the first run's last byte there is nothing.
+        for (at, bytes) in [
+            (Physical(first.at.0 - 1), 2),
+            (first.at, 4089),
+            (second.at, 9),
+            (Physical(second.at.0 + 8), 1),
+            (Physical(0), 1),
+            (Physical(u64::MAX - 4), 8),
+            (WINDOW_AT, 1),
+        ] {
+            let wrong = Err(Unregistered { at, bytes });
+            assert_eq!(memory.write(at, &vec![1; bytes]), wrong);
+            assert_eq!(memory.read(at, &mut vec![1; bytes]), wrong);
+        }
+        memory.release(registration);
+        assert!(content.iter().all(|b| *b == 0xee));
+    }
+
+    #[test]
+    fn the_window_is_reached_to_its_last_byte() {
+        let (content, base) = program(1);
+        let mut memory = PhysicalMemory::new();
+        // SAFETY: within `content`, to which there is no reference until the end.
+        unsafe { memory.map_window(pointer(base), 64) };
+        assert_eq!(memory.window(), (WINDOW_AT, 64));
+        assert_eq!(memory.write(WINDOW_AT.plus(56), b"8 bytes!"), Ok(()));
+        assert!(memory.write(WINDOW_AT.plus(57), b"8 bytes!").is_err());
+        let place = base - content.as_ptr().addr();
+        assert_eq!(&content[place + 56..][..9], b"8 bytes!\xee");
+    }
+}
