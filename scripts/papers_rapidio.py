@@ -56,7 +56,8 @@ def run(ferry):
     found.update((name, osu(ferry, name, WHAT_IF_SIZES)) for name in what_ifs(ferry))
     for name in (MACHINE, f"{MACHINE}-unaligned"):
         values = osu(ferry, name, [f"+{UNALIGNED}", UNALIGNED_SIZE])
-        found[name].update(((f"{UNALIGNED} B off a page: {f}", s), v) for (f, s), v in values.items())
+        off = {(f"{UNALIGNED} B off a page: {f}", s): value for (f, s), value in values.items()}
+        found[name].update(off)
     return found
 
 

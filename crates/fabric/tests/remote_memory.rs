@@ -134,7 +134,13 @@ fn job<T: Send>(name: &str, ranks: u32, body: impl Fn(&mut Node) -> T + Sync) ->
     let machine: Machine = machine::read(&file, &text).unwrap();
     let segment = ModelSegment::create(ranks, machine.mapped_bytes(), &machine.encode()).unwrap();
     std::thread::scope(|s| {
-        let model = s.spawn(|| machine.run(segment.clone(), Default::default(), |_| {}));
+        let model = s.spawn(|| {
+            let stuck = |now| abort(&format!("stuck at {now}"));
+            let outcome = machine.run(segment.clone(), Default::default(), stuck);
+            if let Some(why) = outcome.unwrap().failure {
+                abort(&why);
+            }
+        });
         let nodes: Vec<_> = (0..ranks)
             .map(|me| {
                 let (segment, driver, body) = (segment.clone(), machine.driver(me), &body);
@@ -155,9 +161,17 @@ fn job<T: Send>(name: &str, ranks: u32, body: impl Fn(&mut Node) -> T + Sync) ->
             .collect();
         let results = nodes.into_iter().map(|n| n.join().unwrap()).collect();
         segment.close();
-        model.join().unwrap().unwrap();
+        model.join().unwrap();
         results
     })
+}
+
+/// The model is gone, and the ranks sleep until it wakes them: nothing but this ends the test. What
+/// a test prints is lost when it aborts, so this writes past that.
+fn abort(why: &str) -> ! {
+    let line = format!("{why}\n");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    std::process::abort()
 }
 
 /// One access of a rank to its own part of another's segment.

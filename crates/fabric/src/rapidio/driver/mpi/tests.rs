@@ -137,7 +137,13 @@ fn job(ranks: u32, change: impl Fn(&mut Figures) + Sync, body: impl Fn(&mut Node
     let cards = Cards::new(platform, figures, ranks, true);
     let server = Server::new(segment.clone(), cards, None);
     std::thread::scope(|s| {
-        let running = s.spawn(|| server.run(|now| panic!("stuck at {now}")));
+        let running = s.spawn(|| {
+            let ended = server.run(|now| abort(&format!("stuck at {now}")));
+            match &ended.failure {
+                Some(why) => abort(why),
+                None => ended,
+            }
+        });
         let all: Vec<_> = (0..ranks)
             .map(|me| {
                 let (segment, body) = (segment.clone(), &body);
@@ -171,6 +177,14 @@ fn job(ranks: u32, change: impl Fn(&mut Figures) + Sync, body: impl Fn(&mut Node
         assert_eq!((ended.invalid, ended.failure), (None, None));
         ended.time
     })
+}
+
+/// The model is gone, and the ranks sleep until it wakes them: nothing but this ends the test. What
+/// a test prints is lost when it aborts, so this writes past that.
+fn abort(why: &str) -> ! {
+    let line = format!("{why}\n");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    std::process::abort()
 }
 
 fn bytes_of(len: usize, salt: usize) -> Vec<u8> {
