@@ -7,14 +7,13 @@
 
 use super::remote::Update;
 use super::target::{Reach, Target};
-use super::transfer::{complete_request, copy_peer, passive, peer_error, same_size};
+use super::transfer::{complete_request, copy_peer, direct, passive, peer_error, same_size};
 use super::{Place, Win, remote};
 use crate::buffer::message_len;
 use crate::device::PeerMemory;
 use crate::pt2pt::Buffer;
 use crate::request::Request;
 use crate::{Datatype, Op, Result, err};
-use ferry_datatype::Basic;
 use ferry_op::Predefined;
 use std::sync::Arc;
 
@@ -82,27 +81,26 @@ impl Win {
         if wants_request {
             passive(target, call)?;
         }
-        let at = self.locate(target, place, call)?;
-        if let Some(basic) = place.datatype.basic_kind()
-            && place.count > 0
-            && target.reach == Reach::Mapped
-            && target.atomics
+        if target.atomics
+            && let Some(basic) = place.datatype.basic_kind()
             && Op::is_atomic(basic)
-            && at.addr().is_multiple_of(basic.form().size())
-            && is_array_of(&operands.origin, basic, place.count)
-            && is_array_of(&operands.result, basic, place.count)
+            && let Some((at, _)) = direct(target, place)
+            && at.addr() & (place.datatype.size() as usize - 1) == 0
+            && is_array_of(&operands.origin, place)
+            && is_array_of(&operands.result, place)
         {
             op.check_accumulate(place.datatype)?;
             let origin = operands
                 .origin
                 .map_or(std::ptr::null(), |o| o.address.cast_const());
             let result = operands.result.map(|r| r.address);
-            // SAFETY: the caller's promise; the target's range was checked, and it is aligned.
+            // SAFETY: the caller's promise; the target's range was checked, and it is aligned to
+            // its size, which is a power of two for what has atomics.
             unsafe { op.apply_atomic(origin, at, result, place.count as usize, basic) };
             return Ok(None);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.update_other(target, at, operands, place, op, call, wants_request) }
+        unsafe { self.update_other(target, operands, place, op, call, wants_request) }
     }
 
     /// # Safety
@@ -111,13 +109,14 @@ impl Win {
     unsafe fn update_other(
         self: &Arc<Win>,
         target: &Target,
-        at: *mut u8,
         operands: Operands<'_>,
         place: &Place<'_>,
         op: &Arc<Op>,
         call: &'static str,
         wants_request: bool,
     ) -> Result<Option<Arc<Request>>> {
+        let at = self.locate(target, place, call)?;
+        self.drain_puts(target)?;
         if place.count > 0 {
             check_elements(op, place.datatype, call)?;
         }
@@ -196,7 +195,19 @@ impl Win {
     ) -> Result<()> {
         let call = "MPI_Compare_and_swap";
         let target = self.open_target(place.rank, call)?;
+        if target.atomics
+            && let Some(basic) = place.datatype.basic_kind()
+            && Op::is_atomic(basic)
+            && let Some((at, size)) = direct(target, &place)
+            && at.addr() & (size - 1) == 0
+        {
+            ferry_op::check_compare_and_swap(place.datatype)?;
+            // SAFETY: the caller's promise; the target's range was checked, and it is aligned.
+            unsafe { ferry_op::compare_exchange(basic, compare, origin, at, result) };
+            return Ok(());
+        }
         let at = self.locate(target, &place, call)?;
+        self.drain_puts(target)?;
         ferry_op::check_compare_and_swap(place.datatype)?;
         let Some(basic) = place.datatype.basic_kind() else {
             return Ok(());
@@ -238,12 +249,12 @@ impl Win {
     }
 }
 
-/// Is the buffer an array of `count` elements of this predefined type, or none?
+/// Is the buffer an array like the target's, or none?
 #[inline]
-fn is_array_of(buffer: &Option<Buffer<'_>>, basic: Basic, count: i64) -> bool {
+fn is_array_of(buffer: &Option<Buffer<'_>>, place: &Place<'_>) -> bool {
     buffer
         .as_ref()
-        .is_none_or(|b| b.count == count && b.datatype.basic_kind() == Some(basic))
+        .is_none_or(|b| b.count == place.count && Arc::ptr_eq(b.datatype, place.datatype))
 }
 
 /// Checks that an operation is defined on the elements of a type.

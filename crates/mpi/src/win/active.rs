@@ -110,6 +110,7 @@ impl Win {
         for &rank in ranks.iter() {
             let target = self.target(rank)?;
             target.access.store(CLOSED, Ordering::Relaxed);
+            result = result.and(self.drain_puts(target));
             match (target.member, target.block(&self.control)) {
                 (Some(member), Some(block)) if target.reach != Reach::Remote => {
                     block.completed.0.fetch_add(1, Ordering::SeqCst);

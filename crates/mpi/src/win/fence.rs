@@ -35,6 +35,7 @@ impl Win {
             }
         }
         if !assertions.no_precede {
+            self.drain_all_puts()?;
             remote::flush_all(self)?;
         }
         self.barrier()?;

@@ -5,7 +5,7 @@
 //! fence, active, passive   synchronisation; epoch: what is open; control: locks and counters
 //! transfer, accumulate     operations, by the way in which the target is reached (target):
 //!                            mapped    loads, stores and CPU atomics
-//!                            peer      process_vm_readv(2), process_vm_writev(2)
+//!                            peer      process_vm_readv(2), process_vm_writev(2); put_queue
 //!                            remote    packets to the target's service
 //! ```
 //!
@@ -23,6 +23,7 @@ mod fence;
 mod hints;
 mod memory;
 mod passive;
+mod put_queue;
 mod remote;
 mod target;
 mod transfer;
@@ -203,6 +204,9 @@ impl Win {
             // Alone on its node, a process has all accesses to its memory made by its own threads.
             atomics: self.members.len() == 1,
             member,
+            direct_size: 0,
+            puts: Mutex::default(),
+            has_puts: Default::default(),
             access: Default::default(),
             pending: Mutex::default(),
         };
@@ -231,6 +235,9 @@ impl Win {
             if let Some(memory) = d.peer_memory(process) {
                 target.reach = Reach::Peer(memory);
             }
+        }
+        if target.reach == Reach::Mapped && self.flavor != Flavor::Dynamic {
+            target.direct_size = target.size;
         }
         target
     }

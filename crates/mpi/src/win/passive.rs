@@ -177,11 +177,14 @@ impl Win {
     /// Blocks until all operations to a target are complete there.
     #[inline]
     fn complete(&self, target: &Target) -> Result<()> {
-        if target.reach == Reach::Remote {
-            return remote::flush(self, target);
+        match target.reach {
+            Reach::Mapped => {
+                full_barrier();
+                Ok(())
+            }
+            Reach::Peer(_) => self.drain_puts(target),
+            Reach::Remote => remote::flush(self, target),
         }
-        full_barrier();
-        Ok(())
     }
 
     /// Takes the lock of a target.
@@ -329,7 +332,7 @@ impl Win {
     pub fn flush_all(&self) -> Result<()> {
         self.check_passive("MPI_Win_flush_all")?;
         full_barrier();
-        remote::flush_all(self)
+        self.drain_all_puts().and(remote::flush_all(self))
     }
 
     /// Blocks until the buffers of operations to `rank` can be used again (MPI_Win_flush_local).

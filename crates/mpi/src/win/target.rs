@@ -2,12 +2,13 @@
 //! has access now. Made when a target is first used.
 
 use super::control::{Block, Control, NodeMembers};
+use super::put_queue::PutQueue;
 use super::remote;
 use crate::ProcId;
 use crate::device::PeerMemory;
 use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// How the memory of a target is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +52,13 @@ pub(super) struct Target {
     pub atomics: bool,
     /// Which member of the node it is. `None`: it is on another node.
     pub member: Option<usize>,
+    /// Bytes of its memory, if operations of dense types go there by loads and stores: it is mapped,
+    /// and displacements count from `base`. Otherwise 0.
+    pub direct_size: u64,
+    /// Small puts to a peer's memory.
+    pub puts: Mutex<PutQueue>,
+    /// There are any.
+    pub has_puts: AtomicBool,
     /// Whether this process has access now, and by what: [`CLOSED`], or bits.
     pub access: AtomicU32,
     #[allow(dead_code, reason = "for operations between hosts")]
@@ -132,7 +140,6 @@ impl Targets {
         }
     }
 
-    #[allow(dead_code, reason = "for operations between hosts")]
     /// All targets that have been used.
     pub fn iter(&self) -> impl Iterator<Item = &Target> {
         let chunks = self.chunks.iter().filter_map(|chunk| {

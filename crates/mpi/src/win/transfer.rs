@@ -93,22 +93,19 @@ impl Win {
         if wants_request {
             passive(target, call)?;
         }
-        let at = self.locate(target, place, call)?;
-        let (here, there) = (origin.datatype, place.datatype);
-        if here.is_dense() && there.is_dense() && target.reach == Reach::Mapped {
-            let len = message_len(origin.count, here);
-            if len == message_len(place.count, there) {
-                let (from, to) = match way {
-                    Way::Put => (origin.address.cast_const(), at),
-                    Way::Get => (at.cast_const(), origin.address),
-                };
-                // SAFETY: the caller's promise; the target's range was checked.
-                unsafe { copy(from, to, len) };
-                return Ok(None);
-            }
+        if let Some((at, len)) = direct(target, place)
+            && is_same(&origin, place)
+        {
+            let (from, to) = match way {
+                Way::Put => (origin.address.cast_const(), at),
+                Way::Get => (at.cast_const(), origin.address),
+            };
+            // SAFETY: the caller's promise; the target's range was checked.
+            unsafe { copy(from, to, len) };
+            return Ok(None);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_other(way, target, at, origin, place, call, wants_request) }
+        unsafe { self.transfer_other(way, target, origin, place, call, wants_request) }
     }
 
     /// # Safety
@@ -118,12 +115,12 @@ impl Win {
         self: &Arc<Win>,
         way: Way,
         target: &Target,
-        at: *mut u8,
         origin: Buffer<'_>,
         place: &Place<'_>,
         call: &'static str,
         wants_request: bool,
     ) -> Result<Option<Arc<Request>>> {
+        let at = self.locate(target, place, call)?;
         same_size(&origin, place.count, place.datatype, call)?;
         let here = (origin.address, origin.count, &**origin.datatype);
         let there = (at, place.count, &**place.datatype);
@@ -139,6 +136,16 @@ impl Win {
                 unsafe { Datatype::copy_typed(from, here) };
             }
             (Reach::Peer(memory), way) => {
+                if way == Way::Put
+                    && let (Some(from), Some(to)) = (one_run(here), one_run(there))
+                {
+                    let len = message_len(origin.count, origin.datatype);
+                    // SAFETY: the caller's promise.
+                    if unsafe { self.queue_put(target, from, to, len) }? {
+                        return Ok(None);
+                    }
+                }
+                self.drain_puts(target)?;
                 // SAFETY: the caller's promise.
                 let copied = unsafe { copy_peer(memory, way == Way::Put, here, there) };
                 copied.map_err(|e| peer_error(e, target, call))?;
@@ -173,7 +180,6 @@ impl Win {
     /// otherwise in the target's.
     ///
     /// Errors: RmaRange if an element is not in the target's memory.
-    #[inline]
     pub(super) fn locate(&self, target: &Target, place: &Place<'_>, call: &str) -> Result<*mut u8> {
         if self.flavor == Flavor::Dynamic {
             return self.locate_attached(target, place, call);
@@ -241,6 +247,30 @@ pub(super) fn passive(target: &Target, call: &str) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Where an operation goes that only needs loads and stores, and its bytes: the target is mapped,
+/// the elements are one run of at least a byte, and in its memory.
+#[inline(always)]
+pub(super) fn direct(target: &Target, place: &Place<'_>) -> Option<(*mut u8, usize)> {
+    let (size, unit) = (target.direct_size, target.disp_unit as u64);
+    if !place.datatype.is_dense() {
+        return None;
+    }
+    let len = (place.datatype.size() as u64).checked_mul(place.count as u64)?;
+    let offset = u64::try_from(place.disp).ok()?.checked_mul(unit)?;
+    let fits = len > 0 && offset <= size && len <= size - offset;
+    fits.then(|| (target.base.wrapping_add(offset as usize), len as usize))
+}
+
+/// Are the elements at the origin as many of the same type, or as many bytes without gaps?
+#[inline(always)]
+fn is_same(origin: &Buffer<'_>, place: &Place<'_>) -> bool {
+    if Arc::ptr_eq(origin.datatype, place.datatype) {
+        return origin.count == place.count;
+    }
+    origin.datatype.is_dense()
+        && message_len(origin.count, origin.datatype) == message_len(place.count, place.datatype)
 }
 
 /// The request of an operation that was complete when its call returned.

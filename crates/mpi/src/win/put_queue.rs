@@ -1,0 +1,129 @@
+//! Small puts to a peer's memory, gathered until they are flushed: one system call writes many.
+//!
+//! Their bytes are copied, so a put is complete at the origin at once. It is complete at the target
+//! after the next flush, unlock, complete or fence. Any other operation to the target comes after
+//! them.
+
+use super::Win;
+use super::target::{Reach, Target};
+use super::transfer::peer_error;
+use crate::Result;
+use crate::device::PeerMemory;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+/// Bytes of a put that is queued, at most. A choice: longer ones are copied faster than a call
+/// takes.
+const PUT_MAX_BYTES: usize = 512;
+/// Runs in the queue, at most: as many as one call takes.
+const RUNS_MAX: usize = 64;
+/// Bytes in the queue, at most.
+const BYTES_MAX: usize = 16 << 10;
+
+/// The puts that wait for one target.
+#[derive(Default)]
+pub(super) struct PutQueue {
+    /// All bytes, in order.
+    bytes: Vec<u8>,
+    /// Where they go: address and length.
+    runs: Vec<(u64, usize)>,
+}
+
+impl PutQueue {
+    /// Appends a put, after the one before it in one run if it continues that.
+    fn push(&mut self, address: u64, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        match self.runs.last_mut() {
+            Some((at, len)) if *at + *len as u64 == address => *len += bytes.len(),
+            _ => self.runs.push((address, bytes.len())),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.runs.len() == RUNS_MAX || self.bytes.len() > BYTES_MAX - PUT_MAX_BYTES
+    }
+}
+
+impl Win {
+    /// Queues a put of `len` bytes if it is small. Returns whether it did.
+    ///
+    /// Errors: as [`Win::drain_puts`], of puts before it.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes.
+    pub(super) unsafe fn queue_put(
+        &self,
+        target: &Target,
+        from: *const u8,
+        at: *mut u8,
+        len: usize,
+    ) -> Result<bool> {
+        if len > PUT_MAX_BYTES {
+            return Ok(false);
+        }
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { std::slice::from_raw_parts(from, len) };
+        let mut queue = target.puts.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.push(at.addr() as u64, bytes);
+        let full = queue.is_full();
+        drop(queue);
+        target.has_puts.store(true, Ordering::Relaxed);
+        if full {
+            self.drain_puts(target)?;
+        }
+        Ok(true)
+    }
+
+    /// Writes the queued puts into the target's memory.
+    ///
+    /// Errors: RmaRange if the target's memory cannot be written there.
+    #[inline]
+    pub(super) fn drain_puts(&self, target: &Target) -> Result<()> {
+        match target.reach {
+            Reach::Peer(memory) if target.has_puts.load(Ordering::Relaxed) => drain(target, memory),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Win::drain_puts`], for all targets.
+    pub(super) fn drain_all_puts(&self) -> Result<()> {
+        let mut result = Ok(());
+        for target in self.targets.iter() {
+            let drained = self.drain_puts(target);
+            result = result.and(drained);
+        }
+        result
+    }
+}
+
+fn drain(target: &Target, memory: PeerMemory) -> Result<()> {
+    let mut queue = target.puts.lock().unwrap_or_else(PoisonError::into_inner);
+    target.has_puts.store(false, Ordering::Relaxed);
+    let all = [(queue.bytes.as_ptr(), queue.bytes.len())];
+    // SAFETY: the queue's own bytes.
+    let written = unsafe { memory.write(&all, &queue.runs) };
+    queue.bytes.clear();
+    queue.runs.clear();
+    written.map_err(|e| peer_error(e, target, "MPI_Put"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn puts_that_continue_each_other_are_one_run() {
+        let mut queue = PutQueue::default();
+        queue.push(100, &[1; 8]);
+        queue.push(108, &[2; 8]);
+        queue.push(120, &[3; 4]);
+        queue.push(100, &[4; 8]);
+        assert_eq!(queue.runs, [(100, 16), (120, 4), (100, 8)]);
+        assert_eq!(queue.bytes.len(), 28);
+        assert!(!queue.is_full());
+        for i in 0..RUNS_MAX as u64 - 3 {
+            queue.push(1000 + 16 * i, &[0; 8]);
+        }
+        assert!(queue.is_full());
+    }
+}
