@@ -52,7 +52,7 @@ pub(super) struct Target {
     pub atomics: bool,
     /// Which member of the node it is. `None`: it is on another node.
     pub member: Option<usize>,
-    /// Bytes of its memory, if operations of dense types go there by loads and stores: it is mapped,
+    /// Bytes of its memory, if operations of dense types go there by loads and stores: it is mapped
     /// and displacements count from `base`. Otherwise 0.
     pub direct_size: u64,
     /// Small puts to a peer's memory.
