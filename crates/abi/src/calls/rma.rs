@@ -392,12 +392,26 @@ pub fn rget(
     Ok(())
 }
 
-/// The origin's operand. MPI_NO_OP reads none.
+/// The origin's operand. MPI_NO_OP reads none, whatever its arguments are (MPI 5.0 §12.3.4).
+///
+/// Errors: Count, Type and Buffer.
 #[inline]
-fn operand(op: &Op, at: *const u8, count: i64, datatype: Type) -> Result<Option<Buffer<'static>>> {
+fn operand(
+    op: &Op,
+    at: *const u8,
+    count: i64,
+    datatype: Option<Type>,
+) -> Result<Option<Buffer<'static>>> {
     if op.predefined_kind() == Some(Predefined::NoOp) {
         return Ok(None);
     }
+    let count = args::count(count, "origin_count")?;
+    let Some(datatype) = datatype else {
+        return Err(err!(
+            Type,
+            "origin_datatype is the null handle MPI_DATATYPE_NULL"
+        ));
+    };
     source(at, count, datatype, "origin_addr").map(Some)
 }
 
@@ -416,7 +430,7 @@ pub fn accumulate(
         return Ok(());
     };
     let operands = Operands {
-        origin: operand(op, origin_addr, origin_count, origin_datatype)?,
+        origin: operand(op, origin_addr, origin_count, Some(origin_datatype))?,
         result: None,
     };
     let place = place(rank, target_disp, target_count, target_datatype);
@@ -440,7 +454,7 @@ pub fn raccumulate(
         return set_ended(request);
     };
     let operands = Operands {
-        origin: operand(op, origin_addr, origin_count, origin_datatype)?,
+        origin: operand(op, origin_addr, origin_count, Some(origin_datatype))?,
         result: None,
     };
     let place = place(rank, target_disp, target_count, target_datatype);
@@ -453,7 +467,7 @@ pub fn raccumulate(
 pub fn get_accumulate(
     origin_addr: *const u8,
     origin_count: i64,
-    origin_datatype: Type,
+    origin_datatype: Option<Type>,
     result_addr: *mut u8,
     result_count: i64,
     result_datatype: Type,
@@ -480,7 +494,7 @@ pub fn get_accumulate(
 pub fn rget_accumulate(
     origin_addr: *const u8,
     origin_count: i64,
-    origin_datatype: Type,
+    origin_datatype: Option<Type>,
     result_addr: *mut u8,
     result_count: i64,
     result_datatype: Type,
@@ -521,7 +535,7 @@ pub fn fetch_and_op(
     };
     predefined(datatype)?;
     let operands = Operands {
-        origin: operand(op, origin_addr, 1, datatype)?,
+        origin: operand(op, origin_addr, 1, Some(datatype))?,
         result: Some(sink(result_addr, 1, datatype, "result_addr")?),
     };
     let place = place(rank, target_disp, 1, datatype);

@@ -67,14 +67,29 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    /// The region that holds all of `base..base + len`.
+    /// The region where `base..base + len` begins, if all of it is attached: there, and in regions
+    /// that follow without a gap.
     pub fn find(&self, base: u64, len: u64) -> Option<Region> {
         loop {
             let version = self.version.load(Ordering::Acquire);
             let count = (self.count.load(Ordering::Relaxed) as usize).min(REGIONS_MAX);
-            let found = self.list[..count].iter().map(region).find(|r| {
-                let offset = base.wrapping_sub(r.base);
-                offset <= r.size && len <= r.size - offset
+            let holder = |at: u64, len: u64| {
+                let holds = |r: &Region| at.wrapping_sub(r.base) < r.size + u64::from(len == 0);
+                self.list[..count].iter().map(region).find(holds)
+            };
+            let found = holder(base, len).filter(|first| {
+                let mut last = *first;
+                let mut left = len.saturating_sub(first.size - (base - first.base));
+                while left > 0 {
+                    let next = last
+                        .base
+                        .checked_add(last.size)
+                        .and_then(|at| holder(at, left));
+                    let Some(next) = next else { return false };
+                    left = left.saturating_sub(next.size);
+                    last = next;
+                }
+                true
             });
             std::sync::atomic::fence(Ordering::Acquire);
             if version & 1 == 0 && self.version.load(Ordering::Relaxed) == version {
@@ -358,6 +373,15 @@ mod tests {
         assert_eq!(regions.find(99, 1), None);
         assert_eq!(regions.find(208, 0), Some(b));
         assert_eq!(regions.find(u64::MAX, 2), None);
+        let between = Region {
+            base: 150,
+            size: 50,
+        };
+        regions.set(&[b, a, between]);
+        assert_eq!(regions.find(100, 108), Some(a));
+        assert_eq!(regions.find(160, 48), Some(between));
+        assert_eq!(regions.find(160, 49), None);
+        assert_eq!(regions.find(99, 10), None);
         regions.set(&[b]);
         assert_eq!(
             (regions.find(100, 1), regions.find(200, 8)),

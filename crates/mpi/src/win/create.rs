@@ -453,7 +453,7 @@ impl Win {
 
     /// Where the memory of `rank` lies in this process, with its size and displacement unit in
     /// bytes (MPI_Win_shared_query). `None` for MPI_PROC_NULL: the first rank whose memory is not
-    /// empty. Null and 0 if it is not in this process's reach.
+    /// empty. Null and 0 if it is empty or not in this process's reach.
     ///
     /// Errors: RmaFlavor for a dynamic window; Rank.
     pub fn shared_query(&self, rank: Option<u32>) -> Result<(*mut u8, u64, i64)> {
@@ -465,7 +465,7 @@ impl Win {
         }
         let query = |rank: u32| {
             let target = self.target(rank)?;
-            Ok(if target.reach == Reach::Mapped {
+            Ok(if target.reach == Reach::Mapped && target.size > 0 {
                 (target.base, target.size, target.disp_unit)
             } else {
                 (std::ptr::null_mut(), 0, target.disp_unit)
