@@ -74,6 +74,7 @@ impl Win {
         }
         let exclusive = kind == LockType::Exclusive;
         if !no_check {
+            remote::await_locks();
             self.acquire(target, exclusive)?;
         }
         let mut bits = LOCKED;
@@ -190,7 +191,7 @@ impl Win {
     /// Takes the lock of a target.
     pub(super) fn acquire(&self, target: &Target, exclusive: bool) -> Result<()> {
         let (Some(member), Some(block)) = (target.member, target.block(&self.control)) else {
-            return remote::lock(self, target, exclusive);
+            return remote::lock_target(self, target, exclusive);
         };
         self.wait_for_lock(&block.lock.0, target, member, exclusive, TAG_WINDOW_LOCK);
         Ok(())

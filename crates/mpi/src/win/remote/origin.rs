@@ -1,0 +1,512 @@
+//! The origin's side: operations become records of packets, or messages with their data.
+
+use super::packets::{BYTES, Elements, Request as Record, put_head};
+use super::pending::{
+    Destination, Large, Pending, RemoteOperation, UNACKNOWLEDGED_MAX_BYTES, Waiting, dense, lock,
+};
+use super::{GET_NUMBER, Update, service};
+use crate::buffer::{message_len, run, sink, source};
+use crate::device::{self, Device, Key, Pattern, SendMode, Tags};
+use crate::pt2pt::Buffer;
+use crate::win::accumulate::element_of;
+use crate::win::target::{Reach, Target};
+use crate::win::{Flavor, Place, Win};
+use crate::{Datatype, Request, Result};
+use ferry_job::TAG_WINDOW_FLUSH;
+use ferry_op::Predefined;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Where the place's elements begin: bytes from the beginning of the target's memory, or an address
+/// in a dynamic window.
+fn offset_of(win: &Win, target: &Target, place: &Place<'_>) -> i64 {
+    match win.flavor {
+        Flavor::Dynamic => place.disp,
+        _ => place.disp.wrapping_mul(target.disp_unit),
+    }
+}
+
+/// The request of an operation that waits, if the program wants one.
+fn operation_for(win: &Arc<Win>, target: &Target, wants: bool) -> Option<Arc<RemoteOperation>> {
+    wants.then(|| RemoteOperation::new(win, target.rank))
+}
+
+fn request_of(operation: Option<Arc<RemoteOperation>>) -> Option<Arc<Request>> {
+    operation.map(|operation| Request::work(None, operation))
+}
+
+/// Packed bytes of `len` bytes of a buffer are appended to `out`.
+///
+/// # Safety
+/// The buffer is readable.
+unsafe fn append(out: &mut Vec<u8>, buffer: &Buffer<'_>, len: usize) {
+    let at = out.len();
+    // SAFETY: the caller's promise.
+    unsafe {
+        match run(buffer.address, buffer.count, buffer.datatype) {
+            Some(from) => out.extend_from_slice(std::slice::from_raw_parts(from, len)),
+            None => {
+                out.resize(at + len, 0);
+                let data = &mut out[at..];
+                buffer.datatype.pack(buffer.address, buffer.count, 0, data);
+            }
+        }
+    }
+}
+
+/// Keeps what a target has not acknowledged within bounds.
+fn throttle(win: &Win, target: &Target) -> Result<()> {
+    if lock(&target.pending).unacknowledged_bytes < UNACKNOWLEDGED_MAX_BYTES {
+        return Ok(());
+    }
+    flush(win, target)
+}
+
+/// Starts a put.
+///
+/// # Safety
+/// The origin is readable until it is complete.
+pub(in crate::win) unsafe fn put(
+    win: &Arc<Win>,
+    target: &Target,
+    origin: Buffer<'_>,
+    place: &Place<'_>,
+    wants_request: bool,
+) -> Result<Option<Arc<Request>>> {
+    let len = message_len(origin.count, origin.datatype);
+    if len == 0 {
+        return Ok(None);
+    }
+    let offset = offset_of(win, target, place);
+    let there = dense(offset, place.count, place.datatype);
+    let mut pending = lock(&target.pending);
+    if let Some(elements) = there
+        && pending.has_room(len)
+    {
+        let out = pending.record(win);
+        put_head(out, elements, len);
+        // SAFETY: the caller's promise.
+        unsafe { append(out, &origin, len) };
+        return Ok(None);
+    }
+    drop(pending);
+    throttle(win, target)?;
+    let d = &mut *device::device();
+    let mut pending = lock(&target.pending);
+    pending.prepare(target, d)?;
+    let there = (offset, place.count, place.datatype);
+    let elements = pending.elements(win, target, d, there)?;
+    if len <= pending.inline_max() {
+        pending.make_room(win, target, d, len);
+        let out = pending.record(win);
+        put_head(out, elements, len);
+        // SAFETY: the caller's promise.
+        unsafe { append(out, &origin, len) };
+        return Ok(None);
+    }
+    let number = pending.next_number();
+    pending.make_room(win, target, d, 0);
+    Record::LargePut(elements, number).put(pending.record(win));
+    pending.send(win, target, d);
+    let key = Key {
+        context: win.comm.context,
+        source: win.rank(),
+        tag: number,
+    };
+    let data = source(origin.address, origin.count, origin.datatype);
+    // SAFETY: the caller's promise.
+    let Some(req) = (unsafe { d.send(target.process, key, data, SendMode::Standard) }) else {
+        return Ok(None);
+    };
+    let operation = operation_for(win, target, wants_request);
+    pending.push_large(Large {
+        req,
+        number: None,
+        operation: operation.clone(),
+    });
+    Ok(request_of(operation))
+}
+
+/// Starts a get.
+///
+/// # Safety
+/// The origin is writable until it is complete.
+pub(in crate::win) unsafe fn get(
+    win: &Arc<Win>,
+    target: &Target,
+    origin: Buffer<'_>,
+    place: &Place<'_>,
+    wants_request: bool,
+) -> Result<Option<Arc<Request>>> {
+    let len = message_len(origin.count, origin.datatype);
+    if len == 0 {
+        return Ok(None);
+    }
+    throttle(win, target)?;
+    let there = (offset_of(win, target, place), place.count, place.datatype);
+    let operation = operation_for(win, target, wants_request);
+    let d = &mut *device::device();
+    let mut pending = lock(&target.pending);
+    pending.prepare(target, d)?;
+    let elements = pending.elements(win, target, d, there)?;
+    pending.make_room(win, target, d, 0);
+    if len <= pending.inline_max() {
+        Record::Get(elements).put(pending.record(win));
+        pending.push_waiting(Waiting {
+            destination: Destination::whole(&origin, len),
+            operation: operation.clone(),
+            last: true,
+        });
+        return Ok(request_of(operation));
+    }
+    let number = pending.next_number() | GET_NUMBER;
+    let pattern = Pattern {
+        context: win.comm.context,
+        source: Some(target.rank),
+        tag: Tags::one(number),
+    };
+    let room = sink(origin.address, origin.count, origin.datatype);
+    // SAFETY: the caller's promise.
+    let req = unsafe { d.receive_from(target.process, pattern, room) };
+    Record::LargeGet(elements, number).put(pending.record(win));
+    pending.send(win, target, d);
+    pending.push_large(Large {
+        req,
+        number: Some(number),
+        operation: operation.clone(),
+    });
+    Ok(request_of(operation))
+}
+
+/// A part of an accumulate: elements at the target, and the packed operands that belong to them.
+struct Part<'a> {
+    at: (i64, i64, &'a Arc<Datatype>),
+    /// Packed bytes before it.
+    offset: usize,
+    len: usize,
+}
+
+/// Calls `f` for parts of at most `max` bytes, in order.
+fn in_parts(
+    (offset, count, datatype): (i64, i64, &Arc<Datatype>),
+    max: usize,
+    mut f: impl FnMut(Part<'_>) -> Result<()>,
+) -> Result<()> {
+    let len = message_len(count, datatype);
+    if len <= max {
+        let at = (offset, count, datatype);
+        return f(Part { at, offset: 0, len });
+    }
+    let Some(element) = element_of(datatype) else {
+        return Ok(());
+    };
+    let size = element.size().max(1) as usize;
+    let (mut done, mut result) = (0, Ok(()));
+    // Only its distance from the beginning matters.
+    let base = std::ptr::without_provenance_mut::<u8>(offset as usize);
+    datatype.elements_at(base, count, |at, n, stride| {
+        let step = if stride == element.extent() {
+            (max / size).max(1) as i64
+        } else {
+            1
+        };
+        let (mut first, n) = (0, n as i64);
+        while first < n && result.is_ok() {
+            let count = step.min(n - first);
+            let at = (at.addr() as i64).wrapping_add(first.wrapping_mul(stride));
+            let len = count as usize * size;
+            let at = (at, count, &element);
+            let offset = done;
+            result = f(Part { at, offset, len });
+            done += len;
+            first += count;
+        }
+    });
+    result
+}
+
+/// Starts an accumulate.
+///
+/// # Safety
+/// The origin is readable and the result writable until it is complete.
+pub(in crate::win) unsafe fn accumulate(
+    win: &Arc<Win>,
+    target: &Target,
+    origin: Option<Buffer<'_>>,
+    result: Option<Buffer<'_>>,
+    place: &Place<'_>,
+    update: Update<'_>,
+    wants_request: bool,
+) -> Result<Option<Arc<Request>>> {
+    let len = message_len(place.count, place.datatype);
+    if len == 0 {
+        return Ok(None);
+    }
+    throttle(win, target)?;
+    let offset = offset_of(win, target, place);
+    let mut operands = Vec::new();
+    let (mut in_place, mut op) = (None, Predefined::NoOp);
+    match (update, &origin) {
+        (Update::Op(asked), Some(origin)) => {
+            op = asked.predefined_kind().unwrap_or(op);
+            in_place = run(origin.address, origin.count, origin.datatype);
+            if in_place.is_none() {
+                // SAFETY: the caller's promise.
+                unsafe { append(&mut operands, origin, len) };
+            }
+        }
+        (Update::CompareAndSwap(compare), Some(origin)) => {
+            // SAFETY: the caller's promise: each is one element.
+            unsafe {
+                operands.extend_from_slice(std::slice::from_raw_parts(compare, len));
+                append(&mut operands, origin, len);
+            }
+        }
+        (_, None) => {}
+    }
+    let data: &[u8] = match in_place {
+        // SAFETY: the caller's promise.
+        Some(at) => unsafe { std::slice::from_raw_parts(at, len) },
+        None => &operands,
+    };
+    let operation = operation_for(win, target, wants_request && result.is_some());
+    let d = &mut *device::device();
+    let mut pending = lock(&target.pending);
+    pending.prepare(target, d)?;
+    let max = pending.inline_max();
+    in_parts((offset, place.count, place.datatype), max, |part| {
+        let (offset, count, datatype) = part.at;
+        let elements = Elements {
+            offset,
+            count: count as u64,
+            datatype: pending.refer_to(win, target, d, datatype)?,
+        };
+        debug_assert_ne!(elements.datatype, BYTES);
+        let data = match update {
+            Update::Op(_) if data.is_empty() => data,
+            Update::Op(_) => &data[part.offset..part.offset + part.len],
+            Update::CompareAndSwap(_) => data,
+        };
+        pending.make_room(win, target, d, data.len());
+        let record = match update {
+            Update::Op(_) => Record::Accumulate {
+                elements,
+                op: op as u32,
+                fetches: result.is_some(),
+                data,
+            },
+            Update::CompareAndSwap(_) => Record::CompareAndSwap(elements, data),
+        };
+        record.put(pending.record(win));
+        if let Some(result) = &result {
+            let last = part.offset + part.len == len;
+            pending.push_waiting(Waiting {
+                destination: Destination::part(result, part.offset as u64, part.len),
+                operation: operation.clone(),
+                last,
+            });
+        }
+        Ok(())
+    })?;
+    Ok(request_of(operation))
+}
+
+/// Makes progress until `done`, which is first called at once. If the target is lost, everything
+/// under way to it ends first, with an error.
+fn wait(
+    win: &Win,
+    target: &Target,
+    mut done: impl FnMut(&mut Device, &mut Pending) -> bool,
+) -> Result<()> {
+    wait_only(win, target, &mut done);
+    lock(&target.pending).take_error()
+}
+
+/// As [`wait`]; errors stay for the next synchronisation.
+fn wait_only(win: &Win, target: &Target, mut done: impl FnMut(&mut Device, &mut Pending) -> bool) {
+    let what = win.waiting_for(target.process, TAG_WINDOW_FLUSH);
+    device::wait_until(&what, |d| {
+        let mut pending = lock(&target.pending);
+        pending.settle(d, target);
+        let ended = done(d, &mut pending);
+        if d.is_lost(target.process) {
+            pending.settle(d, target);
+            return true;
+        }
+        ended
+    });
+}
+
+/// Asks for an acknowledgement. Returns its number; 0 if none can be had, for nothing was sent.
+fn ask(
+    win: &Win,
+    target: &Target,
+    d: &mut Device,
+    pending: &mut Pending,
+    request: fn(u64) -> Record<'static>,
+) -> u64 {
+    if pending.prepare(target, d).is_err() {
+        return 0;
+    }
+    pending.ask(win, target, d, request)
+}
+
+/// Sends a record that asks for an acknowledgement, and blocks until that has come and all buffers
+/// are free.
+fn ask_and_wait(win: &Win, target: &Target, request: fn(u64) -> Record<'static>) -> Result<()> {
+    let mut number = None;
+    wait(win, target, |d, pending| {
+        let number = *number.get_or_insert_with(|| ask(win, target, d, pending, request));
+        pending.has_acknowledged(number) && pending.is_locally_complete()
+    })
+}
+
+/// Blocks until the target has done all operations.
+pub(in crate::win) fn flush(win: &Win, target: &Target) -> Result<()> {
+    {
+        let mut pending = lock(&target.pending);
+        if !pending.is_open() {
+            return pending.take_error();
+        }
+    }
+    ask_and_wait(win, target, Record::Flush)
+}
+
+/// The targets that are reached by packets and have been used.
+fn remote_targets(win: &Win) -> impl Iterator<Item = &Target> {
+    win.targets.iter().filter(|t| t.reach == Reach::Remote)
+}
+
+/// As [`flush`], for all targets.
+pub(in crate::win) fn flush_all(win: &Win) -> Result<()> {
+    let mut asked = Vec::new();
+    let mut d = None;
+    for target in remote_targets(win) {
+        if !lock(&target.pending).is_open() {
+            continue;
+        }
+        let d = d.get_or_insert_with(device::device);
+        let mut pending = lock(&target.pending);
+        asked.push((target, ask(win, target, d, &mut pending, Record::Flush)));
+    }
+    if let Some(d) = d {
+        d.drop_within_call();
+    }
+    let mut result = Ok(());
+    for (target, number) in asked {
+        let ended = wait(win, target, |_, pending| {
+            pending.has_acknowledged(number) && pending.is_locally_complete()
+        });
+        result = result.and(ended);
+    }
+    for target in remote_targets(win) {
+        result = result.and_then(|()| lock(&target.pending).take_error());
+    }
+    result
+}
+
+/// Blocks until the origin's buffers can be used again.
+pub(in crate::win) fn flush_local(win: &Win, target: &Target) -> Result<()> {
+    {
+        let mut pending = lock(&target.pending);
+        if pending.is_locally_complete() {
+            return pending.take_error();
+        }
+    }
+    wait(win, target, |d, pending| {
+        pending.send(win, target, d);
+        pending.is_locally_complete()
+    })
+}
+
+/// As [`flush_local`], for all targets.
+pub(in crate::win) fn flush_local_all(win: &Win) -> Result<()> {
+    {
+        let d = &mut *device::device();
+        for target in remote_targets(win) {
+            let mut pending = lock(&target.pending);
+            if !pending.is_locally_complete() {
+                pending.send(win, target, d);
+            }
+        }
+    }
+    let mut result = Ok(());
+    for target in remote_targets(win) {
+        result = result.and(flush_local(win, target));
+    }
+    result
+}
+
+/// Adds a record without data, and sends the packet if `at_once`.
+fn add(win: &Win, target: &Target, record: Record<'_>, at_once: bool) -> Result<()> {
+    let d = &mut *device::device();
+    let mut pending = lock(&target.pending);
+    pending.prepare(target, d)?;
+    pending.make_room(win, target, d, 0);
+    record.put(pending.record(win));
+    if at_once {
+        pending.send(win, target, d);
+    }
+    Ok(())
+}
+
+/// Targets whose locks were asked for: windows' contexts and ranks.
+static ASKED_LOCKS: Mutex<Vec<(u64, u32)>> = Mutex::new(Vec::new());
+/// How many they are.
+static ASKED_LOCKS_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Asks for the lock of a target on another node. Does not block: later operations wait for it at
+/// the target.
+pub(in crate::win) fn lock_target(win: &Win, target: &Target, exclusive: bool) -> Result<()> {
+    add(win, target, Record::Lock { exclusive }, false)?;
+    if lock(&target.pending).on_lock_asked() {
+        let mut asked = lock(&ASKED_LOCKS);
+        asked.push((win.comm.context.0, target.rank));
+        ASKED_LOCKS_COUNT.store(asked.len(), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Blocks until all locks that were asked for are held. Called before another one is taken:
+/// programs avoid deadlock by the order of their locks, so they have to be taken in that order.
+#[inline]
+pub(in crate::win) fn await_locks() {
+    if ASKED_LOCKS_COUNT.load(Ordering::Relaxed) > 0 {
+        await_asked_locks();
+    }
+}
+
+#[cold]
+fn await_asked_locks() {
+    let asked = std::mem::take(&mut *lock(&ASKED_LOCKS));
+    ASKED_LOCKS_COUNT.store(0, Ordering::Relaxed);
+    for (context, rank) in asked {
+        let Some(win) = service::window(context) else {
+            continue;
+        };
+        let Some(target) = win.targets.known(rank) else {
+            continue;
+        };
+        if !lock(&target.pending).unlist() {
+            continue;
+        }
+        let mut number = None;
+        wait_only(&win, target, |d, pending| {
+            let ask = || ask(&win, target, d, pending, Record::Flush);
+            let number = *number.get_or_insert_with(ask);
+            pending.has_acknowledged(number)
+        });
+    }
+}
+
+/// Releases the lock. Blocks until the target has done all operations and released it.
+pub(in crate::win) fn unlock(win: &Win, target: &Target) -> Result<()> {
+    ask_and_wait(win, target, Record::Unlock)
+}
+
+/// Tells a target that is reached by packets or on another node that this origin has completed
+/// (MPI_Win_complete), once all operations before it are done there.
+pub(in crate::win) fn complete(win: &Win, target: &Target) -> Result<()> {
+    add(win, target, Record::Complete, true)?;
+    flush_local(win, target)
+}

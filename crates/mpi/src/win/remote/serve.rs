@@ -1,0 +1,544 @@
+//! What the target's service does for one origin: each record is checked, done, and answered.
+
+use super::packets::{
+    Answer, BYTES, Elements, HEADER_BYTES, Head, PacketKind, RECORD_MAX_BYTES, Refused,
+    Request as Record, SLOTS,
+};
+use super::pending::PACKET_MAX_BYTES;
+use crate::buffer::{sink, source};
+use crate::device::{
+    Device, Key, NodeLock, Patience, Pattern, ProcId, ReqId, SendMode, Sink, Tags,
+};
+use crate::win::accumulate::element_of;
+use crate::win::{Flavor, Win};
+use crate::{Datatype, Error, Op, Result, err};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Longest text of an error that is sent, bytes.
+const TEXT_MAX_BYTES: usize = 400;
+
+/// The lock that an origin waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Which {
+    Epoch,
+    Accumulate,
+}
+
+/// What an origin has asked for.
+#[derive(Default)]
+pub(super) struct Origin {
+    /// Packets that are not done, and where the next record of the first begins.
+    pub packets: VecDeque<(Box<[u8]>, usize)>,
+    /// Receives of data into the window.
+    pub receives: Vec<ReqId>,
+    /// The types that it has sent.
+    pub types: Vec<Arc<Datatype>>,
+    /// The parts so far of a type.
+    pub part: Vec<u8>,
+    /// It waits for this lock of the window.
+    pub waits_for: Option<Which>,
+    /// It has locked the window, exclusively or not.
+    pub locked: Option<bool>,
+}
+
+/// Answers to one origin.
+pub(super) struct Answers<'a> {
+    win: &'a Win,
+    pub process: ProcId,
+    pub packet: Vec<u8>,
+}
+
+impl<'a> Answers<'a> {
+    pub fn new(win: &'a Win, rank: u32) -> Answers<'a> {
+        Answers {
+            win,
+            process: win.comm.peer(rank),
+            packet: Vec::new(),
+        }
+    }
+
+    /// Makes room for a record with `len` bytes of data. False: there is never so much room.
+    pub fn make_room(&mut self, d: &mut Device, len: usize) -> bool {
+        let (max, record) = (d.active_max(self.process), RECORD_MAX_BYTES + len);
+        if HEADER_BYTES + record > max {
+            return false;
+        }
+        // As long as a packet of requests, so that they are as fast on their way.
+        if self.packet.len() + record > max.min(PACKET_MAX_BYTES) {
+            self.send(d);
+        }
+        if self.packet.is_empty() {
+            let head = Head {
+                context: self.win.comm.context.0,
+                rank: self.win.rank(),
+                kind: PacketKind::Answers,
+            };
+            head.put(&mut self.packet);
+        }
+        true
+    }
+
+    pub fn push(&mut self, d: &mut Device, answer: Answer<'_>) {
+        let len = match answer {
+            Answer::Data(data) => data.len(),
+            Answer::Error(_, _, text) => text.len(),
+            Answer::Acknowledged(_) | Answer::Post => 0,
+        };
+        if self.make_room(d, len) {
+            answer.put(&mut self.packet);
+        }
+    }
+
+    pub fn refuse(&mut self, d: &mut Device, refused: Refused, error: &Error) {
+        let text = error.text();
+        let end = text.floor_char_boundary(TEXT_MAX_BYTES.min(d.active_max(self.process) / 4));
+        self.push(d, Answer::Error(error.kind(), refused, &text[..end]));
+    }
+
+    pub fn send(&mut self, d: &mut Device) {
+        if !self.packet.is_empty() {
+            let packet = std::mem::take(&mut self.packet);
+            d.send_active(self.process, packet.into_boxed_slice());
+        }
+    }
+}
+
+/// Does the requests of one origin.
+pub(super) struct Server<'a> {
+    pub win: &'a Win,
+    pub answers: Answers<'a>,
+    /// The origin's.
+    pub rank: u32,
+    /// A lock was released.
+    pub released: bool,
+}
+
+/// Elements in this process's memory, checked.
+struct Found {
+    at: *mut u8,
+    count: i64,
+    datatype: Arc<Datatype>,
+    /// Packed bytes.
+    len: usize,
+}
+
+impl Server<'_> {
+    /// Does a request. False: it has to wait, and nothing is done.
+    pub fn serve(&mut self, d: &mut Device, origin: &mut Origin, record: Record<'_>) -> bool {
+        let (refused, done) = match record {
+            Record::Put(elements, data) => (Refused::Silent, self.put(origin, elements, data)),
+            Record::Get(elements) => (Refused::Oldest, self.get(d, origin, elements)),
+            Record::Accumulate { fetches, .. } => {
+                let refused = if fetches {
+                    Refused::Oldest
+                } else {
+                    Refused::Silent
+                };
+                match self.update(d, origin, record) {
+                    Ok(false) => return false,
+                    done => (refused, done.map(drop)),
+                }
+            }
+            Record::CompareAndSwap(..) => match self.update(d, origin, record) {
+                Ok(false) => return false,
+                done => (Refused::Oldest, done.map(drop)),
+            },
+            Record::LargePut(elements, number) => {
+                (Refused::Silent, self.large_put(d, origin, elements, number))
+            }
+            Record::LargeGet(elements, number) => (
+                Refused::Large(number),
+                self.large_get(d, origin, elements, number),
+            ),
+            Record::Type { slot, last, bytes } => (
+                Refused::Silent,
+                self.learn(origin, slot as usize, last, bytes),
+            ),
+            Record::Lock { exclusive } => {
+                if !self.take(d, origin, Which::Epoch, exclusive) {
+                    return false;
+                }
+                origin.locked = Some(exclusive);
+                (Refused::Silent, Ok(()))
+            }
+            Record::Unlock(number) => {
+                if !received(d, origin) {
+                    return false;
+                }
+                if let Some(exclusive) = origin.locked.take() {
+                    self.release(d, Which::Epoch, exclusive);
+                }
+                self.answers.push(d, Answer::Acknowledged(number));
+                (Refused::Silent, Ok(()))
+            }
+            Record::Flush(number) => {
+                if !received(d, origin) {
+                    return false;
+                }
+                self.answers.push(d, Answer::Acknowledged(number));
+                (Refused::Silent, Ok(()))
+            }
+            Record::Complete => {
+                if !received(d, origin) {
+                    return false;
+                }
+                let completed = &self.win.own_block().completed.0;
+                completed.fetch_add(1, Ordering::SeqCst);
+                d.notify_sleepers();
+                (Refused::Silent, Ok(()))
+            }
+        };
+        if let Err(error) = done {
+            self.answers.refuse(d, refused, &error);
+        }
+        true
+    }
+
+    /// Looks up elements, and checks that they are in the window.
+    fn find(&self, origin: &Origin, elements: Elements) -> Result<Found> {
+        let datatype = match elements.datatype {
+            BYTES => Datatype::basic(ferry_datatype::Basic::Byte).clone(),
+            slot if slot as usize <= SLOTS => {
+                let known = origin.types.get(slot as usize - 1);
+                known.cloned().ok_or_else(unknown_type)?
+            }
+            value => Datatype::predefined(value)
+                .cloned()
+                .ok_or_else(unknown_type)?,
+        };
+        let count = i64::try_from(elements.count).map_err(|_| unknown_type())?;
+        let len = datatype.packed_size(count)?;
+        let (low, end) = datatype.span(count)?;
+        let (win, offset) = (self.win, elements.offset);
+        let fits = if low == end {
+            true
+        } else if win.flavor == Flavor::Dynamic {
+            let regions = win.control.regions(win.member);
+            let first = (offset as u64).checked_add_signed(low);
+            let bytes = end.wrapping_sub(low) as u64;
+            let inside = |first| regions.is_some_and(|r| r.find(first, bytes).is_some());
+            first.is_some_and(inside)
+        } else {
+            let (first, last) = (offset.checked_add(low), offset.checked_add(end));
+            matches!((first, last), (Some(first), Some(last))
+                if first >= 0 && last >= first && last as u64 <= win.memory.size())
+        };
+        if !fits {
+            return Err(self.out_of_range(offset, len, (low, end)));
+        }
+        let at = match win.flavor {
+            Flavor::Dynamic => std::ptr::with_exposed_provenance_mut(offset as usize),
+            _ => win.memory.base().wrapping_offset(offset as isize),
+        };
+        Ok(Found {
+            at,
+            count,
+            datatype,
+            len: len as usize,
+        })
+    }
+
+    #[cold]
+    fn out_of_range(&self, offset: i64, len: i64, (low, end): (i64, i64)) -> Error {
+        let (win, rank) = (self.win, self.win.rank());
+        let first = offset.wrapping_add(low);
+        let span = end.wrapping_sub(low);
+        if win.flavor == Flavor::Dynamic {
+            return err!(
+                RmaRange,
+                "an operation to rank {rank}: address {first:#x} and {len} bytes in {span} from \
+                 there are not all in memory that is attached to its window"
+            );
+        }
+        err!(
+            RmaRange,
+            "an operation to rank {rank}: displacement {first} bytes and {len} bytes in {span} \
+             from there reach beyond its window of {} bytes",
+            win.memory.size()
+        )
+    }
+
+    fn put(&self, origin: &Origin, elements: Elements, data: &[u8]) -> Result<()> {
+        let found = self.find(origin, elements)?;
+        if found.len != data.len() {
+            return Err(malformed());
+        }
+        // SAFETY: the elements are in the window, which the program lends to all its members.
+        unsafe {
+            if found.datatype.is_dense() {
+                std::ptr::copy_nonoverlapping(data.as_ptr(), found.at, data.len());
+            } else {
+                found.datatype.unpack(found.at, found.count, 0, data);
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, d: &mut Device, origin: &Origin, elements: Elements) -> Result<()> {
+        let found = self.find(origin, elements)?;
+        if !self.answers.make_room(d, found.len) {
+            return Err(malformed());
+        }
+        let out = &mut self.answers.packet;
+        Answer::data_head(out, found.len);
+        let at = out.len();
+        // SAFETY: the elements are in the window.
+        unsafe {
+            if found.datatype.is_dense() {
+                out.extend_from_slice(std::slice::from_raw_parts(found.at, found.len));
+            } else {
+                out.resize(at + found.len, 0);
+                let data = &mut out[at..];
+                found.datatype.pack(found.at, found.count, 0, data);
+            }
+        }
+        Ok(())
+    }
+
+    /// An accumulate, or compare and swap. False: it has to wait for the accumulate lock.
+    fn update(&mut self, d: &mut Device, origin: &mut Origin, record: Record<'_>) -> Result<bool> {
+        let (elements, data, fetches) = match record {
+            Record::Accumulate {
+                elements,
+                data,
+                fetches,
+                ..
+            } => (elements, data, fetches),
+            Record::CompareAndSwap(elements, values) => (elements, values, true),
+            _ => return Err(malformed()),
+        };
+        let found = self.find(origin, elements)?;
+        let op = match record {
+            Record::Accumulate { op, .. } => Some(Op::predefined(op).ok_or_else(malformed)?),
+            _ => None,
+        };
+        let operands = match op {
+            Some(op) if op.predefined_kind() == Some(ferry_op::Predefined::NoOp) => 0,
+            Some(_) => found.len,
+            None => 2 * found.len,
+        };
+        if data.len() != operands {
+            return Err(malformed());
+        }
+        if fetches && !self.answers.make_room(d, found.len) {
+            return Err(malformed());
+        }
+        let Some(element) = element_of(&found.datatype) else {
+            return Err(malformed());
+        };
+        let single = found.datatype.basic_kind();
+        match (op, single) {
+            (Some(op), _) => op.check_accumulate(&element)?,
+            (None, Some(_)) if found.count == 1 => {
+                ferry_op::check_compare_and_swap(&found.datatype)?;
+            }
+            (None, _) => return Err(malformed()),
+        }
+        let atomics = self
+            .win
+            .targets
+            .known(self.win.rank())
+            .is_some_and(|own| own.atomics);
+        let elements = (found.at, found.count, &*found.datatype);
+        let locks = !atomics || Op::needs_lock((found.at.cast_const(), elements.1, elements.2));
+        if locks && !self.take(d, origin, Which::Accumulate, true) {
+            return Ok(false);
+        }
+        let mut result = None;
+        if fetches {
+            let out = &mut self.answers.packet;
+            Answer::data_head(out, found.len);
+            let at = out.len();
+            out.resize(at + found.len, 0);
+            result = Some(out[at..].as_mut_ptr());
+        }
+        // SAFETY: the elements are in the window and of one type, operands and result as long as
+        // they need, and the lock is taken if it has to be.
+        unsafe {
+            match (op, single, result) {
+                (Some(op), ..) => op.accumulate(data.as_ptr(), elements, result, atomics),
+                (None, Some(basic), Some(result)) => {
+                    let (compare, new) = data.split_at(found.len);
+                    let exchange = if locks {
+                        ferry_op::compare_exchange_locked
+                    } else {
+                        ferry_op::compare_exchange
+                    };
+                    exchange(basic, compare.as_ptr(), new.as_ptr(), found.at, result);
+                }
+                _ => {}
+            }
+        }
+        if locks {
+            self.release(d, Which::Accumulate, true);
+        }
+        Ok(true)
+    }
+
+    fn pattern(&self, number: u32) -> Pattern {
+        Pattern {
+            context: self.win.comm.context,
+            source: Some(self.rank),
+            tag: Tags::one(number),
+        }
+    }
+
+    /// The data of a put come as a message. They are received even if they belong nowhere.
+    fn large_put(
+        &mut self,
+        d: &mut Device,
+        origin: &mut Origin,
+        elements: Elements,
+        number: u32,
+    ) -> Result<()> {
+        let found = self.find(origin, elements);
+        let room = match &found {
+            Ok(found) => sink(found.at, found.count, &found.datatype),
+            Err(_) => Sink::Bytes {
+                ptr: std::ptr::null_mut(),
+                cap: 0,
+            },
+        };
+        let pattern = self.pattern(number);
+        // SAFETY: the elements are in the window, which stays until all members have flushed.
+        let req = unsafe { d.receive_from(self.answers.process, pattern, room) };
+        match found {
+            Ok(_) => {
+                origin.receives.push(req);
+                Ok(())
+            }
+            Err(error) => {
+                d.detach(req);
+                Err(error)
+            }
+        }
+    }
+
+    /// The data of a get go as a message.
+    fn large_get(
+        &mut self,
+        d: &mut Device,
+        origin: &Origin,
+        elements: Elements,
+        number: u32,
+    ) -> Result<()> {
+        let found = self.find(origin, elements)?;
+        let key = Key {
+            context: self.win.comm.context,
+            source: self.win.rank(),
+            tag: number,
+        };
+        // What was answered before must not come later.
+        self.answers.send(d);
+        let data = source(found.at, found.count, &found.datatype);
+        // SAFETY: the elements are in the window, which stays until the origin has the data.
+        if let Some(req) = unsafe { d.send(self.answers.process, key, data, SendMode::Standard) } {
+            d.detach(req);
+        }
+        Ok(())
+    }
+
+    /// A part of a type.
+    fn learn(&self, origin: &mut Origin, slot: usize, last: bool, bytes: &[u8]) -> Result<()> {
+        origin.part.extend_from_slice(bytes);
+        if !last {
+            return Ok(());
+        }
+        let datatype = Datatype::decode(&std::mem::take(&mut origin.part))?;
+        datatype.commit();
+        let known = origin.types.len();
+        match origin.types.get_mut(slot) {
+            Some(old) => *old = datatype,
+            None if slot == known && slot < SLOTS => origin.types.push(datatype),
+            None => return Err(unknown_type()),
+        }
+        Ok(())
+    }
+
+    fn lock_of(&self, which: Which) -> (&NodeLock, u32) {
+        let block = self.win.own_block();
+        match which {
+            Which::Epoch => (&block.lock.0, self.rank),
+            Which::Accumulate => (&block.accumulate.0, self.win.rank()),
+        }
+    }
+
+    /// Takes a lock of this process's window. False: it is not free, and the origin is among those
+    /// that are woken when it is. It never reserves the lock's next turn: this process may not be
+    /// in MPI when that comes.
+    fn take(&self, d: &mut Device, origin: &mut Origin, which: Which, exclusive: bool) -> bool {
+        let (lock, who) = self.lock_of(which);
+        let attempt = || {
+            if exclusive {
+                lock.try_exclusive(who, Patience::New)
+            } else {
+                lock.try_shared(who, Patience::New)
+            }
+        };
+        if origin.waits_for.is_none() {
+            if attempt() {
+                return true;
+            }
+            origin.waits_for = Some(which);
+            lock.begin_wait();
+        }
+        self.win
+            .control
+            .wait_set(self.win.member)
+            .add(self.win.member);
+        if !attempt() {
+            return false;
+        }
+        origin.waits_for = None;
+        // The wait set keeps this process: another thread of it may wait.
+        if lock.end_wait(who) {
+            self.win.wake_waiting(d, self.win.member);
+        }
+        true
+    }
+
+    fn release(&mut self, d: &mut Device, which: Which, exclusive: bool) {
+        self.released = true;
+        let (lock, _) = self.lock_of(which);
+        let somebody_waits = if exclusive {
+            lock.release_exclusive()
+        } else {
+            lock.release_shared()
+        };
+        if !somebody_waits {
+            return;
+        }
+        let next = lock.reserved_by();
+        match next.and_then(|rank| self.win.members.member(rank)) {
+            Some(next) => self.win.wake(d, next),
+            None => self.win.wake_waiting(d, self.win.member),
+        }
+    }
+}
+
+/// Have all data of an origin's large puts so far come?
+fn received(d: &mut Device, origin: &mut Origin) -> bool {
+    origin.receives.retain(|&req| {
+        let done = d.is_complete(req);
+        if done {
+            d.take(req);
+        }
+        !done
+    });
+    origin.receives.is_empty()
+}
+
+#[cold]
+fn malformed() -> Error {
+    err!(Intern, "a packet of the window makes no sense")
+}
+
+#[cold]
+fn unknown_type() -> Error {
+    err!(
+        Intern,
+        "a packet of the window has a datatype that is not known"
+    )
+}
