@@ -196,8 +196,8 @@ impl Server<'_> {
         true
     }
 
-    /// Looks up elements, and checks that they are in the window.
-    fn find(&self, origin: &Origin, elements: Elements) -> Result<Found> {
+    /// Looks up elements of this call, and checks that they are in the window.
+    fn find(&self, origin: &Origin, elements: Elements, call: &str) -> Result<Found> {
         let datatype = match elements.datatype {
             BYTES => Datatype::basic(ferry_datatype::Basic::Byte).clone(),
             slot if slot as usize <= SLOTS => {
@@ -226,7 +226,7 @@ impl Server<'_> {
                 if first >= 0 && last >= first && last as u64 <= win.memory.size())
         };
         if !fits {
-            return Err(self.out_of_range(offset, len, (low, end)));
+            return Err(self.out_of_range(call, offset, len, (low, end)));
         }
         let at = match win.flavor {
             Flavor::Dynamic => std::ptr::with_exposed_provenance_mut(offset as usize),
@@ -241,27 +241,27 @@ impl Server<'_> {
     }
 
     #[cold]
-    fn out_of_range(&self, offset: i64, len: i64, (low, end): (i64, i64)) -> Error {
+    fn out_of_range(&self, call: &str, offset: i64, len: i64, (low, end): (i64, i64)) -> Error {
         let (win, rank) = (self.win, self.win.rank());
         let first = offset.wrapping_add(low);
         let span = end.wrapping_sub(low);
         if win.flavor == Flavor::Dynamic {
             return err!(
                 RmaRange,
-                "an operation to rank {rank}: address {first:#x} and {len} bytes in {span} from \
+                "{call} to rank {rank}: address {first:#x} and {len} bytes in {span} from \
                  there are not all in memory that is attached to its window"
             );
         }
         err!(
             RmaRange,
-            "an operation to rank {rank}: displacement {first} bytes and {len} bytes in {span} \
+            "{call} to rank {rank}: displacement {first} bytes and {len} bytes in {span} \
              from there reach beyond its window of {} bytes",
             win.memory.size()
         )
     }
 
     fn put(&self, origin: &Origin, elements: Elements, data: &[u8]) -> Result<()> {
-        let found = self.find(origin, elements)?;
+        let found = self.find(origin, elements, "MPI_Put")?;
         if found.len != data.len() {
             return Err(malformed());
         }
@@ -277,7 +277,7 @@ impl Server<'_> {
     }
 
     fn get(&mut self, d: &mut Device, origin: &Origin, elements: Elements) -> Result<()> {
-        let found = self.find(origin, elements)?;
+        let found = self.find(origin, elements, "MPI_Get")?;
         if !self.answers.make_room(d, found.len) {
             return Err(malformed());
         }
@@ -299,17 +299,26 @@ impl Server<'_> {
 
     /// An accumulate, or compare and swap. False: it has to wait for the accumulate lock.
     fn update(&mut self, d: &mut Device, origin: &mut Origin, record: Record<'_>) -> Result<bool> {
-        let (elements, data, fetches) = match record {
+        let (elements, data, fetches, call) = match record {
             Record::Accumulate {
                 elements,
                 data,
                 fetches,
                 ..
-            } => (elements, data, fetches),
-            Record::CompareAndSwap(elements, values) => (elements, values, true),
+            } => {
+                let call = if fetches {
+                    "MPI_Get_accumulate"
+                } else {
+                    "MPI_Accumulate"
+                };
+                (elements, data, fetches, call)
+            }
+            Record::CompareAndSwap(elements, values) => {
+                (elements, values, true, "MPI_Compare_and_swap")
+            }
             _ => return Err(malformed()),
         };
-        let found = self.find(origin, elements)?;
+        let found = self.find(origin, elements, call)?;
         let op = match record {
             Record::Accumulate { op, .. } => Some(Op::predefined(op).ok_or_else(malformed)?),
             _ => None,
@@ -393,7 +402,7 @@ impl Server<'_> {
         elements: Elements,
         number: u32,
     ) -> Result<()> {
-        let found = self.find(origin, elements);
+        let found = self.find(origin, elements, "MPI_Put");
         let room = match &found {
             Ok(found) => sink(found.at, found.count, &found.datatype),
             Err(_) => Sink::Bytes {
@@ -424,7 +433,7 @@ impl Server<'_> {
         elements: Elements,
         number: u32,
     ) -> Result<()> {
-        let found = self.find(origin, elements)?;
+        let found = self.find(origin, elements, "MPI_Get")?;
         let key = Key {
             context: self.win.comm.context,
             source: self.win.rank(),
