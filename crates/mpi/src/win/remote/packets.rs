@@ -532,4 +532,93 @@ mod tests {
         Request::Put(elements, &[0; 8]).put(&mut bytes);
         assert_eq!(bytes.len(), 14);
     }
+
+    /// Foreign bytes: each packet is read to an end, and what is understood is inside of it.
+    #[test]
+    fn fuzz_window_packets() {
+        let elements = Elements {
+            offset: -8,
+            count: 3,
+            datatype: 0x220,
+        };
+        let requests = [
+            Request::Lock { exclusive: true },
+            Request::Type {
+                slot: 2,
+                last: true,
+                bytes: &[0, 1, 2],
+            },
+            Request::Put(elements, &[1; 24]),
+            Request::Get(elements),
+            Request::Accumulate {
+                elements,
+                op: 0x21,
+                fetches: true,
+                data: &[2; 24],
+            },
+            Request::CompareAndSwap(elements, &[3; 16]),
+            Request::LargePut(elements, 70_000),
+            Request::LargeGet(elements, 1 << 30),
+            Request::Flush(300),
+            Request::Complete,
+            Request::Unlock(u64::MAX),
+        ];
+        let answers = [
+            Answer::Data(&[1; 24]),
+            Answer::Acknowledged(300),
+            Answer::Error(Kind::RmaRange, Refused::Large(7), "beyond"),
+            Answer::Error(Kind::Op, Refused::Oldest, ""),
+            Answer::Post,
+        ];
+        let seed = |kind, put: &dyn Fn(&mut Vec<u8>)| {
+            let head = Head {
+                context: 0x14,
+                rank: 1,
+                kind,
+            };
+            let mut bytes = Vec::new();
+            head.put(&mut bytes);
+            put(&mut bytes);
+            bytes
+        };
+        let seeds = [
+            seed(PacketKind::Requests, &|out| {
+                requests.iter().for_each(|r| r.put(out));
+            }),
+            seed(PacketKind::Answers, &|out| {
+                answers.iter().for_each(|a| a.put(out));
+            }),
+        ];
+        ferry_fuzz::fuzz("window packets", &seeds, |bytes| {
+            let Some(head) = Head::read(bytes) else {
+                assert!(bytes.len() < HEADER_BYTES || bytes[HEADER_BYTES - 1] > 1);
+                return (0, 0);
+            };
+            let mut records = Records::new(bytes, HEADER_BYTES);
+            let (mut count, mut data) = (0, 0);
+            loop {
+                let before = records.at;
+                let understood = match head.kind {
+                    PacketKind::Requests => records.request().map(|request| {
+                        let mut again = Vec::new();
+                        request.put(&mut again);
+                        assert_eq!(Records::new(&again, 0).request(), Some(request));
+                        again.len()
+                    }),
+                    PacketKind::Answers => records.answer().map(|answer| {
+                        let mut again = Vec::new();
+                        answer.put(&mut again);
+                        assert_eq!(Records::new(&again, 0).answer(), Some(answer));
+                        again.len()
+                    }),
+                };
+                assert!(records.at <= bytes.len());
+                let Some(len) = understood else {
+                    return (count, data);
+                };
+                assert!(records.at > before && len <= records.at - before);
+                (count, data) = (count + 1, data + len);
+            }
+        });
+    }
 }
