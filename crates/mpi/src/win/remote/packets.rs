@@ -30,8 +30,9 @@
 //!
 //! A place is an offset in bytes (an address in a dynamic window), a count and a type. Type 0 is
 //! bytes, 1 to [`SLOTS`] a type that the sender has sent before, and others are handle values of
-//! predefined types. Numbers are LEB128, signed ones zigzag. Data and texts begin with their length.
-//! Gets and fetches are answered in the order in which they were asked, so they need no number.
+//! predefined types. Numbers are LEB128, signed ones zigzag. Data and texts begin with their
+//! length. Gets and fetches are answered in the order in which they were asked, so they need no
+//! number.
 //!
 //! The bytes come from another process: a packet that makes no sense is read as far as it does.
 
