@@ -93,7 +93,11 @@ impl<'a> Answers<'a> {
 
     pub fn refuse(&mut self, d: &mut Device, refused: Refused, error: &Error) {
         let text = error.text();
-        let end = text.floor_char_boundary(TEXT_MAX_BYTES.min(d.active_max(self.process) / 4));
+        let longest = TEXT_MAX_BYTES.min(d.active_max(self.process) / 4);
+        let mut end = longest.min(text.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
         self.push(d, Answer::Error(error.kind(), refused, &text[..end]));
     }
 
