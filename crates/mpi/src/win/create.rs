@@ -21,7 +21,7 @@ use crate::comm::agree::{Agreement, Reader, put_framed, put_u64};
 use crate::device::{self, ContextId, SharedRange};
 use crate::process::process;
 use crate::{Comm, ErrhandlerSlot, Identity, Info, Result, err};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Alignment of memory that is shorter than a page, bytes: a cache line.
@@ -388,6 +388,7 @@ impl Win {
                 extents,
                 targets: Targets::new(comm.size()),
                 epochs: Epochs::new(),
+                flushes: AtomicU32::new(0),
                 remote: remote::State::default(),
             })
         });

@@ -39,7 +39,7 @@ use crate::{Comm, Datatype, ErrhandlerSlot, Group, Identity, Result, err};
 use control::{Block, Control, NodeMembers};
 use epoch::Epochs;
 use memory::Memory;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use target::{Extents, Reach, Target, Targets};
 
@@ -106,6 +106,8 @@ pub struct Win {
     extents: Extents,
     targets: Targets,
     epochs: Epochs,
+    /// Flushes since the last that made progress.
+    flushes: AtomicU32,
     #[allow(dead_code, reason = "for operations between hosts")]
     remote: remote::State,
 }

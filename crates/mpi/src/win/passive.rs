@@ -17,6 +17,12 @@ use ferry_job::{PEER_SEVERAL, RankStatus, TAG_WINDOW_ACCUMULATE, TAG_WINDOW_LOCK
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+/// Flushes and unlocks on a node between two that make progress. A choice: it costs less than a
+/// nanosecond each, and a loop of them yields its core after some microseconds.
+const FLUSHES_PER_PROGRESS: u32 = 64;
+/// The same for a window whose ranks are on several nodes: others may wait for this rank's service.
+const FLUSHES_PER_PROGRESS_BETWEEN_NODES: u32 = 8;
+
 /// The kind of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockType {
@@ -179,12 +185,30 @@ impl Win {
     #[inline]
     fn complete(&self, target: &Target) -> Result<()> {
         match target.reach {
-            Reach::Mapped => {
-                full_barrier();
-                Ok(())
-            }
-            Reach::Peer(_) => self.drain_puts(target),
-            Reach::Remote => remote::flush(self, target),
+            Reach::Mapped => full_barrier(),
+            Reach::Peer(_) => self.drain_puts(target)?,
+            Reach::Remote => return remote::flush(self, target),
+        }
+        self.progress_at_times();
+        Ok(())
+    }
+
+    /// Makes progress now and then. Operations on a node need none, but a program may look at the
+    /// window in a loop until another rank, which needs this one's progress or its core, has
+    /// written there.
+    #[inline]
+    fn progress_at_times(&self) {
+        let count = self.flushes.load(Ordering::Relaxed) + 1;
+        self.flushes.store(count, Ordering::Relaxed);
+        let one_node = self.members.len() == self.ranks() as usize;
+        let interval = if one_node {
+            FLUSHES_PER_PROGRESS
+        } else {
+            FLUSHES_PER_PROGRESS_BETWEEN_NODES
+        };
+        if count >= interval {
+            self.flushes.store(0, Ordering::Relaxed);
+            device::poll_once(|_| None::<()>);
         }
     }
 
@@ -333,6 +357,7 @@ impl Win {
     pub fn flush_all(&self) -> Result<()> {
         self.check_passive("MPI_Win_flush_all")?;
         full_barrier();
+        self.progress_at_times();
         self.drain_all_puts().and(remote::flush_all(self))
     }
 
@@ -344,12 +369,14 @@ impl Win {
         if target.reach == Reach::Remote {
             return remote::flush_local(self, target);
         }
+        self.progress_at_times();
         Ok(())
     }
 
     /// As [`Win::flush_local`], for all ranks (MPI_Win_flush_local_all).
     pub fn flush_local_all(&self) -> Result<()> {
         self.check_passive("MPI_Win_flush_local_all")?;
+        self.progress_at_times();
         remote::flush_local_all(self)
     }
 
