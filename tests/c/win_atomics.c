@@ -41,8 +41,8 @@ static void one_after_another(const Window *w, const Element *e, const Operation
           o->name, e->name);
     accumulate_here(value + last, expected + last, 1, e, o->op);
     /* No origin's buffer for MPI_NO_OP. */
-    OK(MPI_Get_accumulate(NULL, 0, e->type, result, COUNT, e->type, target, place(w, target, slot),
-                          COUNT, e->type, MPI_NO_OP, w->win));
+    OK(MPI_Get_accumulate(NULL, COUNT, MPI_DATATYPE_NULL, result, COUNT, e->type, target,
+                          place(w, target, slot), COUNT, e->type, MPI_NO_OP, w->win));
     OK(MPI_Win_flush(target, w->win));
     CHECK(elements_same(e, result, expected, COUNT), "%s on %s left something else", o->name,
           e->name);

@@ -207,6 +207,11 @@ static void attached(void)
     OK(MPI_Sendrecv(&at, 1, MPI_AINT, ring(-1), 2, &next, 1, MPI_AINT, ring(1), 2, MPI_COMM_WORLD,
                     MPI_STATUS_IGNORE));
     OK(MPI_Win_lock_all(0, win));
+    long both[4] = {0}; /* over the two pieces, which are all attached */
+    OK(MPI_Get(both, 4, MPI_LONG, ring(1), next, 4, MPI_LONG, win));
+    OK(MPI_Win_flush(ring(1), win));
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    SAME(both[0] + both[3], 0);
     OK(MPI_Accumulate(&value, 1, MPI_LONG, ring(1), MPI_Aint_add(next, 3 * sizeof(long)), 1,
                       MPI_LONG, MPI_SUM, win));
     OK(MPI_Fetch_and_op(&value, &sum, MPI_LONG, ring(1), next, MPI_SUM, win));
