@@ -132,6 +132,10 @@ static void *one_waits(void *arg) {
     int holder = round % world_size == world_rank;
     if (me == 0 && holder) {
       OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, own[0].win));
+      /* Between hosts the lock may be taken as late as the first operation. */
+      OK(MPI_Get(&value, 1, MPI_LONG, 0, place(&own[0], 0, 32), 1, MPI_LONG,
+                 own[0].win));
+      OK(MPI_Win_flush(0, own[0].win));
       OK(MPI_Barrier(comms[0]));
       value = round;
       OK(MPI_Put(&value, 1, MPI_LONG, 0, place(&own[0], 0, 32), 1, MPI_LONG,
