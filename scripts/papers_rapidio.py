@@ -8,6 +8,7 @@ import csv
 import json
 import pathlib
 import re
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MACHINE = "rapidio-1890vm6"
@@ -17,6 +18,11 @@ WHAT_IF_SIZES = [1, 4096, 524288]
 # Bytes behind a page's beginning at which buffers that are sent begin, where that is measured.
 UNALIGNED = 8
 UNALIGNED_SIZE = 524288
+# NAS kernels: computation counts as the time that it takes on the host, times this. Keys and range
+# of IS, and edges of FT, as logarithms.
+NAS_FACTOR = 150
+NAS_IS, NAS_FT = (20, 16), (6, 6, 6)
+NAS_NODES = (1, 2, 4)
 # Repetitions of messages up to 8 KiB, and of longer ones. Virtual time needs few.
 REPETITIONS = (4, 1)
 # The channel's peak, MB/s: the machine file has it, too (1-rapidio.md, Machine).
@@ -158,7 +164,7 @@ def unaligned_text(found):
     )
 
 
-def nas(ferry, factor, is_log2=(20, 16), ft_log2=(6, 6, 6), iterations=2):
+def nas(ferry, factor=NAS_FACTOR, is_log2=NAS_IS, ft_log2=NAS_FT, iterations=2):
     """(kernel, nodes) -> seconds of virtual time, with the program's computation counted as the
     time that it takes here, times `factor`. Not the same on each run."""
     ferry.build("is", "bench/overlap/is.c")
@@ -166,8 +172,32 @@ def nas(ferry, factor, is_log2=(20, 16), ft_log2=(6, 6, 6), iterations=2):
     machine = ferry.machine(MACHINE, compute=f'"measured"\nfactor = {factor}')
     found = {}
     for kernel, arguments in (("is", (*is_log2, 1)), ("ft", (*ft_log2, iterations, 1))):
-        for nodes in (1, 2, 4):
+        for nodes in NAS_NODES:
             command = [ferry.bin / "mpiexec", "--machine", machine, "-n", nodes]
             said = json.loads(ferry.call([*command, ferry.scratch / kernel, *arguments]))
             found[kernel, nodes] = said["blocking"]
     return found
+
+
+def nas_text(found):
+    """Seconds and scaling efficiency of the NAS kernels, as Markdown."""
+    heads = " | ".join(f"{nodes} node{'s' * (nodes > 1)}" for nodes in NAS_NODES)
+    about = (
+        f"IS (2^{NAS_IS[0]} keys) and FT ({' x '.join(str(2**n) for n in NAS_FT)}) of"
+        " `bench/overlap`, once each, seconds of virtual time. Computation counts as the processor"
+        f" time that it takes on the host, times {NAS_FACTOR}: these rows differ from run to run."
+        " Efficiency: the time on one node by the number of nodes and their time. The paper has"
+        " 80 % for the NAS benchmarks of class A, on 1, 2 and 4 nodes."
+    )
+    lines = [
+        textwrap.fill(about, 100),
+        "",
+        f"| | {heads} | efficiency on {NAS_NODES[1]} | on {NAS_NODES[2]} |",
+        "|---" * (len(NAS_NODES) + 3) + "|",
+    ]
+    for kernel in ("is", "ft"):
+        times = [found[kernel, nodes] for nodes in NAS_NODES]
+        shares = [100 * times[0] / (n * t) for n, t in zip(NAS_NODES, times)][1:]
+        cells = [f"{t:.3g}" for t in times] + [f"{share:.0f} %" for share in shares]
+        lines.append(f"| {kernel.upper()} | {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 typedef double complex cplx;
-static int nx, ny, nz, lz, lx; /* lz planes of z here before the transposition, lx of x after it */
+static int ny;
 static cplx *u0, *u1, *out, *in, *roots;
 static double in_calls;
 
@@ -40,10 +40,13 @@ static void fft(cplx *a, int n, int stride_root, int sign)
 
 static int most;
 
-/* From z planes of [y][x] to x planes of [y][z], through an all-to-all. */
-static void transform(const cplx *from, cplx *to, int sign, MPI_Comm comm)
+/* From z planes of [y][x] to x planes of [y][z], through an all-to-all. Back it is called with nx
+ * and nz exchanged. */
+static void transform(const cplx *from, cplx *to, int nx, int nz, int sign, MPI_Comm comm)
 {
     cplx line[2048];
+    /* Planes of z here before the transposition, of x after it. */
+    int lz = nz / size, lx = nx / size;
     for (int z = 0; z < lz; z++) {
         for (int y = 0; y < ny; y++) {
             const cplx *row = from + ((size_t)z * ny + y) * nx;
@@ -76,12 +79,13 @@ static void transform(const cplx *from, cplx *to, int sign, MPI_Comm comm)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    nx = 1 << atoi(argv[1]), ny = 1 << atoi(argv[2]), nz = 1 << atoi(argv[3]);
+    int nx = 1 << atoi(argv[1]), nz = 1 << atoi(argv[3]);
+    ny = 1 << atoi(argv[2]);
     int iterations = atoi(argv[4]), rounds = atoi(argv[5]) < ROUNDS ? atoi(argv[5]) : ROUNDS;
-    lz = nz / size, lx = nx / size;
+    int lx = nx / size;
     most = nx > ny ? nx : ny;
     most = nz > most ? nz : most;
-    size_t n = (size_t)nx * ny * lz;
+    size_t n = (size_t)nx * ny * (size_t)(nz / size);
     u0 = malloc(n * sizeof(cplx)), u1 = malloc(n * sizeof(cplx)), out = malloc(n * sizeof(cplx)),
     in = malloc(n * sizeof(cplx));
     roots = malloc((size_t)most * sizeof(cplx));
@@ -104,7 +108,7 @@ int main(int argc, char **argv)
             in_calls = 0;
             MPI_Barrier(MPI_COMM_WORLD);
             double a = MPI_Wtime();
-            transform(field, u0, 1, comms[on]);
+            transform(field, u0, nx, nz, 1, comms[on]);
             for (int it = 1; it <= iterations; it++) {
                 for (int xx = 0; xx < lx; xx++)
                     for (int y = 0; y < ny; y++)
@@ -116,8 +120,8 @@ int main(int argc, char **argv)
                             u1[at] = u0[at] * exp(-4e-6 * M_PI * M_PI * it *
                                                   (double)(kx * kx + ky * ky + kz * kz));
                         }
-                /* Back: x and z have changed places, which for a cube is the same routine. */
-                transform(u1, w, -1, comms[on]);
+                /* Back: x and z have changed places. */
+                transform(u1, w, nz, nx, -1, comms[on]);
                 cplx sum = 0;
                 for (size_t j = 0; j < 1024; j++)
                     sum += w[j * 977 % n] / ((double)nx * ny * nz);
@@ -129,8 +133,8 @@ int main(int argc, char **argv)
                 t[on][round - 1] = took, call[on][round - 1] = calls;
         }
     /* Forward and back gives the field, with x and z exchanged twice. */
-    transform(field, u0, 1, comms[1]);
-    transform(u0, w, -1, comms[1]);
+    transform(field, u0, nx, nz, 1, comms[1]);
+    transform(u0, w, nz, nx, -1, comms[1]);
     double off = 0;
     for (size_t i = 0; i < n; i++) {
         double d = cabs(w[i] / ((double)nx * ny * nz) - field[i]);

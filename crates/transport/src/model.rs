@@ -378,16 +378,23 @@ impl VirtualTime for Model {
     }
 
     fn enter_mpi(&mut self) {
+        // Read first: what resuming takes is not the program's.
+        let computed = self.factor.map_or(Time::ZERO, |f| computed(f, true));
         if self.client.resume() {
             // A thread enters while the others wait. That takes time, so that one that enters again
             // and again does not stop the clock for what they wait for.
             self.client.charge("other threads' calls", self.entry);
         }
-        if let Some(factor) = self.factor {
-            let computed = computed(factor, true);
-            if computed > Time::ZERO && !self.client.has_left() {
-                self.client.charge("computing", computed);
-            }
+        if computed > Time::ZERO && !self.client.has_left() {
+            self.client.charge("computing", computed);
+        }
+    }
+
+    fn leave_within_call(&mut self, sleepers: bool) {
+        if sleepers && (self.idle().is_none() || self.client.has_unseen_events()) {
+            // Others of this rank's threads wait, too. Something has arrived, which one of them
+            // must look at.
+            self.client.wake_another_thread();
         }
     }
 
@@ -396,12 +403,8 @@ impl VirtualTime for Model {
             if !self.client.has_left() {
                 self.client.leave();
             }
-        } else if sleepers {
-            // Others of this rank's threads wait, and this one leaves.
-            if self.idle().is_none() || self.client.has_unseen_events() {
-                // Something has arrived, which one of them must look at.
-                self.client.wake_another_thread();
-            }
+        } else {
+            self.leave_within_call(sleepers);
         }
         if self.factor.is_some() {
             LEFT_MPI_AT.set(Some(processor_time()));

@@ -423,6 +423,13 @@ impl Transports {
         }
     }
 
+    /// [`VirtualTime::leave_within_call`] on the transport in virtual time.
+    pub fn leave_within_call(&mut self, sleepers: bool) {
+        if let Some(virtual_time) = self.virtual_time() {
+            virtual_time.leave_within_call(sleepers);
+        }
+    }
+
     /// [`VirtualTime::leave_mpi`] on the transport in virtual time.
     pub fn leave_mpi(&mut self, sleepers: bool, finished: bool) {
         if let Some(virtual_time) = self.virtual_time() {

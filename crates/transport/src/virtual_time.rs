@@ -12,6 +12,9 @@ pub trait VirtualTime {
     /// A thread of the process leaves MPI. `sleepers`: other threads of it wait there. `finished`:
     /// the process has finished with MPI.
     fn leave_mpi(&mut self, sleepers: bool, finished: bool);
+    /// A thread waits within its call, outside of the lock. What it does until it enters again is
+    /// none of the program's computation. `sleepers`: as for [`VirtualTime::leave_mpi`].
+    fn leave_within_call(&mut self, sleepers: bool);
     /// If the next poll brings nothing, the process idles ([`VirtualTime::idle`]). Poll and idling
     /// may then be one step.
     fn will_idle(&mut self);

@@ -53,7 +53,7 @@ impl DeviceGuard {
         self.within_call = true;
     }
 
-    /// On a modelled machine: this thread leaves MPI.
+    /// On a modelled machine: this thread leaves MPI, or waits within its call.
     #[cold]
     fn leave_call(&mut self) {
         let sleepers = SLEEPERS.load(Ordering::SeqCst) != 0;
@@ -69,7 +69,11 @@ impl DeviceGuard {
         if left {
             self.device.report_sent();
         }
-        self.device.worker.transports.leave_mpi(sleepers, left);
+        let transports = &mut self.device.worker.transports;
+        match self.within_call && !left {
+            true => transports.leave_within_call(sleepers),
+            false => transports.leave_mpi(sleepers, left),
+        }
     }
 
     /// Nothing that has happened so far concerns a sleeping thread.

@@ -13,7 +13,7 @@ pub(crate) fn sleep(mut guard: DeviceGuard) -> DeviceGuard {
     COUNTERS.sleeps.add(1);
     let began = model::clock_nanos();
     if let Some((word, seen)) = guard.worker.transports.idle() {
-        drop(guard);
+        guard.drop_within_call();
         model::sleep(word, seen);
         guard = lock::device();
     }
