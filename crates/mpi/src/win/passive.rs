@@ -273,7 +273,8 @@ impl Win {
             }
             false
         });
-        waiting.remove(self.member);
+        // It stays in the wait set: another thread, or the service, may wait there as well. A wakeup
+        // for nothing does no harm.
         if lock.end_wait(who) {
             self.wake_waiting(&mut device::device(), member);
         }
