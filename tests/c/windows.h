@@ -41,12 +41,12 @@ UNUSED static int target_need_not_help(void)
     return on_one_node() && !getenv("TEST_MACHINE") && !getenv("FERRY_TRANSPORTS");
 }
 
-/* Flavors that a window over the world can have. */
+/* Flavors that a window over the world can have. Nodes of a modelled machine share no memory. */
 UNUSED static int has_flavor(int flavor)
 {
     static int shares = -1;
     if (shares < 0)
-        shares = on_one_node();
+        shares = on_one_node() && !getenv("TEST_MACHINE");
     return flavor != SHARED || shares;
 }
 

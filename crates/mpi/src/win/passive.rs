@@ -273,7 +273,7 @@ impl Win {
             }
             false
         });
-        // It stays in the wait set: another thread, or the service, may wait there as well. A wakeup
+        // It stays in the wait set: another thread, or the service, may wait there, too. A wakeup
         // for nothing does no harm.
         if lock.end_wait(who) {
             self.wake_waiting(&mut device::device(), member);
