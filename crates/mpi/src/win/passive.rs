@@ -265,7 +265,12 @@ impl Win {
         };
         device::wait_for_memory(&what, |d| {
             waiting.add(self.member);
-            if attempt(Patience::after(since.elapsed())) {
+            // In virtual time a reservation would depend on how long this host takes.
+            let patience = match d.is_virtual() {
+                true => Patience::New,
+                false => Patience::after(since.elapsed()),
+            };
+            if attempt(patience) {
                 return true;
             }
             if !exclusive && let Some(time) = lock.shared_again_in() {
