@@ -66,8 +66,8 @@ impl Win {
         let mut queue = target.puts.lock().unwrap_or_else(PoisonError::into_inner);
         queue.push(at.addr() as u64, bytes);
         let full = queue.is_full();
-        drop(queue);
         target.has_puts.store(true, Ordering::Relaxed);
+        drop(queue);
         if full {
             self.drain_puts(target)?;
         }
@@ -80,7 +80,7 @@ impl Win {
     #[inline]
     pub(super) fn drain_puts(&self, target: &Target) -> Result<()> {
         match target.reach {
-            Reach::Peer(memory) if target.has_puts.load(Ordering::Relaxed) => drain(target, memory),
+            Reach::Peer(memory) if target.has_puts.load(Ordering::Acquire) => drain(target, memory),
             _ => Ok(()),
         }
     }
@@ -98,12 +98,13 @@ impl Win {
 
 fn drain(target: &Target, memory: PeerMemory) -> Result<()> {
     let mut queue = target.puts.lock().unwrap_or_else(PoisonError::into_inner);
-    target.has_puts.store(false, Ordering::Relaxed);
     let all = [(queue.bytes.as_ptr(), queue.bytes.len())];
     // SAFETY: the queue's own bytes.
     let written = unsafe { memory.write(&all, &queue.runs) };
     queue.bytes.clear();
     queue.runs.clear();
+    // Only now: a thread that sees it takes its own puts, which were in the queue, for written.
+    target.has_puts.store(false, Ordering::Release);
     written.map_err(|e| peer_error(e, target, "MPI_Put"))
 }
 
