@@ -108,7 +108,6 @@ pub struct Win {
     epochs: Epochs,
     /// Flushes since the last that made progress.
     flushes: AtomicU32,
-    #[allow(dead_code, reason = "for operations between hosts")]
     remote: remote::State,
 }
 

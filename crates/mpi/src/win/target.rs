@@ -61,7 +61,6 @@ pub(super) struct Target {
     pub has_puts: AtomicBool,
     /// Whether this process has access now, and by what: [`CLOSED`], or bits.
     pub access: AtomicU32,
-    #[allow(dead_code, reason = "for operations between hosts")]
     /// Operations under way to it.
     pub pending: Mutex<remote::Pending>,
 }
