@@ -38,7 +38,7 @@ impl Datatype {
 /// # Safety
 /// As for `std::ptr::copy`.
 #[inline(always)]
-unsafe fn copy_run(from: *const u8, to: *mut u8, len: usize) {
+pub unsafe fn copy_run(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         match len {

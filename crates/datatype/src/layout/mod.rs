@@ -14,7 +14,7 @@ mod strided;
 mod traverse;
 mod uniform;
 
-pub use copy::Elements;
+pub use copy::{Elements, copy_run};
 
 use std::sync::Arc;
 

@@ -101,7 +101,7 @@ impl Win {
                 Way::Get => (at.cast_const(), origin.address),
             };
             // SAFETY: the caller's promise; the target's range was checked.
-            unsafe { copy(from, to, len) };
+            unsafe { ferry_datatype::copy_run(from, to, len) };
             return Ok(None);
         }
         // SAFETY: the caller's promise.
@@ -277,26 +277,6 @@ fn is_same(origin: &Buffer<'_>, place: &Place<'_>) -> bool {
 #[cold]
 pub(super) fn complete_request() -> Arc<Request> {
     Request::ended(Outcome::EMPTY)
-}
-
-/// Copies `len` bytes. Small sizes without a call.
-///
-/// # Safety
-/// `from` is readable and `to` writable. They may overlap.
-#[inline]
-unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match len {
-            8 => to
-                .cast::<u64>()
-                .write_unaligned(from.cast::<u64>().read_unaligned()),
-            4 => to
-                .cast::<u32>()
-                .write_unaligned(from.cast::<u32>().read_unaligned()),
-            _ => std::ptr::copy(from, to, len),
-        }
-    }
 }
 
 /// Checks that the origin has as many bytes as the target.
