@@ -57,6 +57,6 @@ pub use constructor::{Constructor, Dimension, Distribution, Order, Width};
 pub use datatype::Datatype;
 pub use envelope::{Combiner, Contents};
 pub use error::TypeError;
-pub use layout::{Elements, copy_run};
+pub use layout::{Elements, RegularRuns, RunOrder, copy_run};
 pub use signature::Signature;
 pub use unnamed::MatchClass;

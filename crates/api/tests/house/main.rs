@@ -9,7 +9,7 @@ mod imports;
 use imports::{Import, check_circles, check_layers, imports};
 
 /// What each crate may use of the workspace, lowest layer first.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("api", &[]),
     ("auth", &[]),
     ("job", &["auth"]),
@@ -17,17 +17,35 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("datatype", &[]),
     ("schedule", &[]),
     ("op", &["datatype"]),
+    ("io", &["datatype"]),
     ("fabric", &[]),
     ("mx", &["job", "fabric"]),
     ("transport", &["auth", "job", "fabric"]),
     ("device", &["job", "transport"]),
     (
         "mpi",
-        &["job", "pageguard", "device", "datatype", "op", "schedule"],
+        &[
+            "job",
+            "pageguard",
+            "device",
+            "datatype",
+            "op",
+            "io",
+            "schedule",
+        ],
     ),
     (
         "abi",
-        &["api", "job", "pageguard", "device", "datatype", "op", "mpi"],
+        &[
+            "api",
+            "job",
+            "pageguard",
+            "device",
+            "datatype",
+            "op",
+            "io",
+            "mpi",
+        ],
     ),
     ("launch", &["api", "auth", "job", "fabric"]),
     (
@@ -38,7 +56,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
 ];
 
 /// Crates that live in other people's processes.
-const LIBRARY: [&str; 12] = [
+const LIBRARY: [&str; 13] = [
     "auth",
     "pageguard",
     "job",
@@ -46,6 +64,7 @@ const LIBRARY: [&str; 12] = [
     "mx",
     "datatype",
     "op",
+    "io",
     "schedule",
     "transport",
     "device",

@@ -9,12 +9,14 @@
 
 mod build;
 mod copy;
+mod order;
 mod pack;
 mod strided;
 mod traverse;
 mod uniform;
 
 pub use copy::{Elements, copy_run};
+pub use order::{RegularRuns, RunOrder};
 
 use std::sync::Arc;
 

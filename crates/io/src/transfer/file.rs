@@ -1,0 +1,113 @@
+//! The calls of a file with the loops around them: interrupted calls are made again, short ones go
+//! on. Errors get the path and the place.
+
+use crate::store::{FileSystem, RangeLock, StoredFile};
+use crate::{Error, Result};
+use std::io;
+use std::ops::Range;
+
+/// Makes a call again as long as signals interrupt it (`EINTR`).
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// Reads until `buf` is full or the file ends. Returns the number of bytes. Blocks until they are
+/// there.
+///
+/// # Errors
+/// What the system says, with the place where the call that failed began.
+pub fn read_exact_or_end(file: &dyn StoredFile, buf: &mut [u8], offset: u64) -> Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        let at = offset.saturating_add(done as u64);
+        match uninterrupted(|| file.read_at(&mut buf[done..], at)) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(error) => {
+                let rest = (buf.len() - done) as u64;
+                return Err(Error::at("pread", file.path(), at, rest, error));
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of `buf`. Blocks until the system has it.
+///
+/// # Errors
+/// What the system says, with the place where the call that failed began. What was written before
+/// stands.
+pub fn write_all(file: &dyn StoredFile, buf: &[u8], offset: u64) -> Result<()> {
+    let mut done = 0;
+    while done < buf.len() {
+        let at = offset.saturating_add(done as u64);
+        let written = match uninterrupted(|| file.write_at(&buf[done..], at)) {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            other => other,
+        };
+        match written {
+            Ok(n) => done += n,
+            Err(error) => {
+                let rest = (buf.len() - done) as u64;
+                return Err(Error::at("pwrite", file.path(), at, rest, error));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Length of the file, bytes (MPI_File_get_size).
+///
+/// # Errors
+/// What the system says.
+pub fn len(file: &dyn StoredFile) -> Result<u64> {
+    uninterrupted(|| file.len()).map_err(|error| Error::of_file("fstat", file.path(), error))
+}
+
+/// Sets the length of the file, bytes (MPI_File_set_size).
+///
+/// # Errors
+/// What the system says.
+pub fn set_len(file: &dyn StoredFile, len: u64) -> Result<()> {
+    uninterrupted(|| file.set_len(len))
+        .map_err(|error| Error::at("ftruncate", file.path(), 0, len, error))
+}
+
+/// Gives the first `len` bytes of the file their space (MPI_File_preallocate). The file is at least
+/// as long then.
+///
+/// # Errors
+/// What the system says.
+pub fn allocate(file: &dyn StoredFile, len: u64) -> Result<()> {
+    uninterrupted(|| file.allocate(len))
+        .map_err(|error| Error::at("fallocate", file.path(), 0, len, error))
+}
+
+/// Brings what was written to the device (MPI_File_sync). On NFS, what other hosts have synced is
+/// read anew from then on: a lock makes its client forget what it has cached.
+///
+/// # Errors
+/// What the system says. A file system without locks is no error.
+pub fn sync(file: &dyn StoredFile) -> Result<()> {
+    uninterrupted(|| file.sync()).map_err(|error| Error::of_file("fsync", file.path(), error))?;
+    if file.file_system() == FileSystem::Nfs && file.can_read() {
+        drop(uninterrupted(|| file.lock(0..u64::MAX, false)).ok());
+    }
+    Ok(())
+}
+
+/// Locks a range of the file until the lock is dropped. Blocks until it is free. An empty range
+/// gets no lock.
+///
+/// # Errors
+/// What the system says, such as `ENOLCK` where the file system has no locks.
+pub fn lock(file: &dyn StoredFile, range: Range<u64>, exclusive: bool) -> Result<RangeLock<'_>> {
+    let (start, len) = (range.start, range.end.saturating_sub(range.start));
+    uninterrupted(|| file.lock(range.clone(), exclusive))
+        .map_err(|error| Error::at("lock", file.path(), start, len, error))
+}

@@ -1,0 +1,160 @@
+//! Independent access: a process reads or writes the data of its view.
+//!
+//! Data in one run go by one call. Data in many runs go one by one, or by data sieving: a window of
+//! the file is read as a whole, and the data are picked out; or they are put in, and the window is
+//! written as a whole. [`cost`] chooses.
+//!
+//! Data sieving is Thakur, Gropp and Lusk, "Data sieving and collective I/O in ROMIO", 1999, §4.
+
+mod cost;
+mod file;
+mod sieve;
+
+pub use file::{allocate, len, lock, read_exact_or_end, set_len, sync, write_all};
+
+use crate::store::{RangeLock, StoredFile};
+use crate::{Result, View};
+
+/// Whether data sieving is used (hints `romio_ds_read`, `romio_ds_write`).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Choice {
+    /// Where it is cheaper.
+    #[default]
+    Automatic,
+    /// Wherever it is possible.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How a process accesses a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Data sieving for reading.
+    pub sieve_reads: Choice,
+    /// Data sieving for writing. It reads, changes and writes what lies between the data, under an
+    /// exclusive lock.
+    pub sieve_writes: Choice,
+    /// Bytes of the window of a sieving read (hint `ind_rd_buffer_size`).
+    pub read_buffer_bytes: usize,
+    /// Bytes of the window of a sieving write (hint `ind_wr_buffer_size`).
+    pub write_buffer_bytes: usize,
+    /// Each access is one indivisible one (MPI_File_set_atomicity): it is done under one lock.
+    pub atomic: bool,
+    /// Other processes may write by data sieving. Each write then takes a lock, too: a lock binds
+    /// only those who take it, and a sieving write in between would bring old bytes back.
+    pub lock_writes: bool,
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access {
+            sieve_reads: Choice::Automatic,
+            sieve_writes: Choice::Automatic,
+            read_buffer_bytes: 512 << 10,
+            write_buffer_bytes: 512 << 10,
+            atomic: false,
+            lock_writes: false,
+        }
+    }
+}
+
+/// Reads `buf.len()` data bytes of the view from `position` on. Returns how many lie before the end
+/// of the file. Blocks until they are there, and for locks in atomic mode.
+///
+/// # Errors
+/// What the system says. Part of `buf` may have been filled.
+pub fn read(
+    file: &dyn StoredFile,
+    view: &View,
+    position: u64,
+    buf: &mut [u8],
+    access: &Access,
+) -> Result<usize> {
+    let len = buf.len() as u64;
+    if len == 0 || view.is_empty() {
+        return Ok(0);
+    }
+    let span = view.span(position, len);
+    let _lock = match access.atomic {
+        true => Some(lock(file, span.clone(), false)?),
+        false => None,
+    };
+    if span.end - span.start == len && view.is_rising() {
+        return read_exact_or_end(file, buf, span.start);
+    }
+    if view.is_rising() && cost::sieve_read(file, view, &span, len, access) {
+        return sieve::read(file, view, position, buf, access.read_buffer_bytes);
+    }
+    let mut done = 0;
+    for run in view.runs(position, len) {
+        let part = &mut buf[done..done + run.len as usize];
+        let n = read_exact_or_end(file, part, run.offset)?;
+        done += n;
+        if (n as u64) < run.len {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Writes `buf` to the data bytes of the view from `position` on. Returns how many were written:
+/// all, or none for a view without data. Blocks until the system has them, and for locks.
+///
+/// # Errors
+/// What the system says. What was written before stands.
+pub fn write(
+    file: &dyn StoredFile,
+    view: &View,
+    position: u64,
+    buf: &[u8],
+    access: &Access,
+) -> Result<usize> {
+    let len = buf.len() as u64;
+    if len == 0 || view.is_empty() {
+        return Ok(0);
+    }
+    let span = view.span(position, len);
+    let _lock = match access.atomic {
+        true => Some(lock(file, span.clone(), true)?),
+        false => None,
+    };
+    let lock_each = access.lock_writes && !access.atomic;
+    if span.end - span.start == len && view.is_rising() {
+        let _lock = lock_if(lock_each, file, span.start, len)?;
+        write_all(file, buf, span.start)?;
+        return Ok(buf.len());
+    }
+    if view.is_rising() && cost::sieve_write(file, view, &span, len, access) {
+        let window = access.write_buffer_bytes;
+        match sieve::write(file, view, position, buf, window, !access.atomic) {
+            Err(error) if access.sieve_writes == Choice::Automatic && error.is_no_lock() => {}
+            other => return other.map(|()| buf.len()),
+        }
+    }
+    let mut done = 0;
+    for run in view.runs(position, len) {
+        let part = &buf[done..done + run.len as usize];
+        let _lock = lock_if(lock_each, file, run.offset, run.len)?;
+        write_all(file, part, run.offset)?;
+        done += part.len();
+    }
+    Ok(done)
+}
+
+/// Locks a write if others may sieve. Where there are no locks, nobody sieves.
+fn lock_if(
+    wanted: bool,
+    file: &dyn StoredFile,
+    offset: u64,
+    len: u64,
+) -> Result<Option<RangeLock<'_>>> {
+    if !wanted {
+        return Ok(None);
+    }
+    match lock(file, offset..offset.saturating_add(len), true) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) if error.is_no_lock() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,6 @@
+//! Views and transfers against an array of bytes, with random filetypes.
+
+mod faults;
+mod filetypes;
+mod transfers;
+mod views;
