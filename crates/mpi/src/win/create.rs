@@ -13,12 +13,12 @@
 use super::control::{Control, Layout, NodeMembers};
 use super::epoch::Epochs;
 use super::hints::{self, Hints};
-use super::memory::{ALIGN_BYTES, Allocation, Memory};
+use super::memory::{ALIGN_BYTES, Allocation, CardMemory, Memory};
 use super::target::{Extent, Extents, Reach, Targets, node_members};
 use super::{Flavor, Win, remote};
 use crate::attr::Attributes;
 use crate::comm::agree::{Agreement, Reader, put_framed, put_u64};
-use crate::device::{self, ContextId, SharedRange};
+use crate::device::{self, ContextId, Offer, SegmentKey, SharedRange};
 use crate::process::process;
 use crate::{Comm, ErrhandlerSlot, Identity, Info, Result, err};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,12 +66,17 @@ impl Extent {
     fn put(self, out: &mut Vec<u8>) {
         put_u64(out, self.size);
         put_u64(out, self.disp_unit as u64);
+        put_framed(
+            out,
+            self.key.map(SegmentKey::encode).as_ref().map_or(&[], |k| k),
+        );
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Extent> {
         Ok(Extent {
             size: reader.u64()?,
             disp_unit: reader.u64()? as i64,
+            key: reader.framed()?.try_into().ok().map(SegmentKey::decode),
         })
     }
 }
@@ -128,10 +133,21 @@ impl NewWindow<'_> {
         matches!(self.flavor, Flavor::Allocate | Flavor::Shared)
     }
 
-    fn extent(&self) -> Extent {
+    fn extent(&self, card: Option<&CardMemory>) -> Extent {
         Extent {
             size: self.size as u64,
             disp_unit: self.disp_unit,
+            key: card.map(CardMemory::key),
+        }
+    }
+
+    /// Memory that other ranks' cards reach: allocated for the window, or the program's. `None`:
+    /// they reach none here.
+    fn card_memory(&self) -> Option<CardMemory> {
+        match self.flavor {
+            Flavor::Allocate => CardMemory::allocate(self.size as usize),
+            Flavor::Create => CardMemory::register(self.base, self.size as usize),
+            Flavor::Dynamic | Flavor::Shared => None,
         }
     }
 
@@ -165,11 +181,11 @@ impl NewWindow<'_> {
     }
 
     /// Steps 1 and 2.
-    fn agree(&self, members: &NodeMembers) -> Result<Agreed> {
+    fn agree(&self, members: &NodeMembers, card: Option<&CardMemory>) -> Result<Agreed> {
         let one_node = members.len() == self.comm.size() as usize;
         let agreement = Agreement::of_all(self.comm)?;
         let mut mine = Vec::new();
-        self.extent().put(&mut mine);
+        self.extent(card).put(&mut mine);
         let gathered = agreement.gather(0, mine)?;
         let mut bytes = Vec::new();
         if agreement.rank() == 0 {
@@ -241,16 +257,18 @@ impl NewWindow<'_> {
         extents: &Extents,
         node: NodeRange,
         rank: u32,
+        card: Option<CardMemory>,
     ) -> Result<(Control, Memory, u64)> {
         let layout = Layout::new(members.len(), self.flavor == Flavor::Dynamic);
         let own = |base, size| Memory::at(base, size, self.disp_unit);
         let size = self.size as u64;
         if !node.has_memory {
             let control = Control::own(layout);
-            let memory = match self.flavor {
-                Flavor::Create => own(self.base, size),
-                Flavor::Dynamic => Memory::none(),
-                Flavor::Allocate | Flavor::Shared => {
+            let memory = match (self.flavor, card) {
+                (_, Some(card)) => Memory::on_card(card, size, self.disp_unit),
+                (Flavor::Create, None) => own(self.base, size),
+                (Flavor::Dynamic, None) => Memory::none(),
+                (Flavor::Allocate | Flavor::Shared, None) => {
                     let allocated = Allocation::new(size).ok_or_else(|| self.no_memory())?;
                     Memory::owned(allocated, size, self.disp_unit)
                 }
@@ -291,6 +309,12 @@ impl NewWindow<'_> {
             self.size
         )
     }
+}
+
+/// What this process's card offers.
+fn card_offer() -> Offer {
+    let mut d = device::device();
+    d.remote_memory().map_or(Offer::default(), |m| m.offer())
 }
 
 /// Where the memory of `member` begins in the node's range, bytes. For the number of members: where
@@ -334,11 +358,12 @@ impl Win {
         let members = node_members(comm.size(), |rank| {
             local.binary_search(&comm.peer(rank)).is_ok()
         });
+        let card = request.card_memory();
         let Agreed {
             context,
             extents,
             range,
-        } = request.agree(&members)?;
+        } = request.agree(&members, card.as_ref())?;
         let own = Arc::new(comm.child(context, comm.group.clone()));
         // For reports of what ranks wait for.
         own.rename(b"a window");
@@ -360,7 +385,7 @@ impl Win {
                 comm.size()
             ))
         } else {
-            request.place(&members, &extents, node, comm.rank())
+            request.place(&members, &extents, node, comm.rank(), card)
         };
         let made = placed.map(|(control, memory, offset)| {
             let member = members.member(comm.rank()).unwrap_or(0);
@@ -390,6 +415,7 @@ impl Win {
                 epochs: Epochs::new(),
                 flushes: AtomicU32::new(0),
                 remote: remote::State::default(),
+                card: card_offer(),
             })
         });
         if let Ok(win) = &made {
@@ -444,6 +470,7 @@ impl Win {
     /// Nobody uses the window any more.
     fn let_go(self: &Arc<Win>) {
         remote::unregister(self);
+        self.memory.leave_card();
         if let Some(range) = self.control.range()
             && let Some(memory) = device::device().shared_memory()
         {

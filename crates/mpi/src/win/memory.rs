@@ -1,5 +1,6 @@
 //! A process's own memory in a window.
 
+use crate::device::{self, SegmentKey};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{NonNull, null_mut};
 
@@ -13,6 +14,7 @@ pub(super) struct Memory {
     disp_unit: i64,
     /// Memory of the heap that the window owns.
     _allocation: Option<Allocation>,
+    card: Option<CardMemory>,
 }
 
 // SAFETY: the address is the program's or Ferry's memory; MPI's rules protect what is there.
@@ -44,6 +46,64 @@ impl Drop for Allocation {
     }
 }
 
+/// Memory of this process that other processes' cards reach, on a modelled machine: a segment.
+#[derive(Clone, Copy)]
+pub(super) struct CardMemory {
+    base: *mut u8,
+    key: SegmentKey,
+    /// It was allocated for the window.
+    owned: bool,
+}
+
+impl CardMemory {
+    /// `bytes` zeros. `None`: no card reaches other processes' memory, or there is not so much.
+    pub fn allocate(bytes: usize) -> Option<CardMemory> {
+        let d = &mut *device::device();
+        let memory = d.remote_memory().filter(|_| bytes > 0)?;
+        let base = memory.allocate(bytes, ALIGN_BYTES)?;
+        // SAFETY: just allocated, with so many bytes.
+        unsafe { base.write_bytes(0, bytes) };
+        let key = memory.register(base.addr(), bytes);
+        if key.is_none() {
+            memory.release(base.addr());
+        }
+        Some(CardMemory {
+            base,
+            key: key?,
+            owned: true,
+        })
+    }
+
+    /// Memory of the program. `None`: no card reaches it.
+    pub fn register(base: *mut u8, bytes: usize) -> Option<CardMemory> {
+        let d = &mut *device::device();
+        let memory = d.remote_memory().filter(|_| bytes > 0)?;
+        let key = memory.register(base.addr(), bytes)?;
+        Some(CardMemory {
+            base,
+            key,
+            owned: false,
+        })
+    }
+
+    /// Names it to other processes.
+    pub fn key(&self) -> SegmentKey {
+        self.key
+    }
+
+    /// Nobody accesses it any more.
+    fn leave(self) {
+        let d = &mut *device::device();
+        let Some(memory) = d.remote_memory() else {
+            return;
+        };
+        memory.deregister(self.key);
+        if self.owned {
+            memory.release(self.base.addr());
+        }
+    }
+}
+
 impl Memory {
     /// Memory that somebody else owns.
     pub fn at(base: *mut u8, size: u64, disp_unit: i64) -> Memory {
@@ -52,16 +112,31 @@ impl Memory {
             size,
             disp_unit,
             _allocation: None,
+            card: None,
+        }
+    }
+
+    /// Memory that other processes' cards reach.
+    pub fn on_card(card: CardMemory, size: u64, disp_unit: i64) -> Memory {
+        Memory {
+            card: Some(card),
+            ..Memory::at(card.base, size, disp_unit)
+        }
+    }
+
+    /// No other process accesses it any more, and nor does the program if the window owns it.
+    pub fn leave_card(&self) {
+        if let Some(card) = self.card {
+            card.leave();
         }
     }
 
     /// Memory of the heap.
     pub fn owned(allocation: Allocation, size: u64, disp_unit: i64) -> Memory {
+        let base = allocation.at.as_ptr();
         Memory {
-            base: allocation.at.as_ptr(),
-            size,
-            disp_unit,
             _allocation: Some(allocation),
+            ..Memory::at(base, size, disp_unit)
         }
     }
 

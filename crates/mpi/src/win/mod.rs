@@ -34,7 +34,7 @@ pub use fence::FenceAssertions;
 pub use passive::LockType;
 
 use crate::attr::Attributes;
-use crate::device::{self, Describe, Device, ProcId, WaitingFor};
+use crate::device::{self, Describe, Device, Offer, ProcId, WaitingFor};
 use crate::{Comm, Datatype, ErrhandlerSlot, Group, Identity, Result, err};
 use control::{Block, Control, NodeMembers};
 use epoch::Epochs;
@@ -109,6 +109,8 @@ pub struct Win {
     /// Flushes since the last that made progress.
     flushes: AtomicU32,
     remote: remote::State,
+    /// What this process's card does in windows. Nothing, where there is no such card.
+    card: Offer,
 }
 
 impl Win {
@@ -205,6 +207,7 @@ impl Win {
             // Alone on its node, a process has all accesses to its memory made by its own threads.
             atomics: self.members.len() == 1,
             member,
+            key: None,
             direct_size: 0,
             puts: Mutex::default(),
             has_puts: Default::default(),
@@ -214,6 +217,7 @@ impl Win {
         let Some(member) = member else {
             let extent = self.extents.of(rank);
             (target.size, target.disp_unit) = (extent.size, extent.disp_unit);
+            target.key = extent.key;
             return target;
         };
         let block = self.control.block(member);

@@ -5,7 +5,7 @@ use super::control::{Block, Control, NodeMembers};
 use super::put_queue::PutQueue;
 use super::remote;
 use crate::ProcId;
-use crate::device::PeerMemory;
+use crate::device::{PeerMemory, SegmentKey};
 use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -52,6 +52,8 @@ pub(super) struct Target {
     pub atomics: bool,
     /// Which member of the node it is. `None`: it is on another node.
     pub member: Option<usize>,
+    /// Names its memory to this process's card, on a modelled machine.
+    pub key: Option<SegmentKey>,
     /// Bytes of its memory, if operations of dense types go there by loads and stores: it is mapped
     /// and displacements count from `base`. Otherwise 0.
     pub direct_size: u64,
@@ -171,7 +173,7 @@ impl Drop for Targets {
     }
 }
 
-/// Size and displacement unit of the memory of each rank of a window.
+/// Size, displacement unit and key of the memory of each rank of a window.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Extents {
     /// All ranks have the same.
@@ -180,11 +182,13 @@ pub(super) enum Extents {
     Each(Box<[Extent]>),
 }
 
-/// Size and displacement unit of one rank's memory, bytes.
+/// One rank's memory: size and displacement unit, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Extent {
     pub size: u64,
     pub disp_unit: i64,
+    /// Names it to the cards of the others.
+    pub key: Option<SegmentKey>,
 }
 
 impl Extents {

@@ -4,6 +4,7 @@
 //! packets   the wire format
 //! pending   what is under way to one target
 //! origin    operations become records and messages
+//! card      or go by a modelled card
 //! service   the target's side: packets that arrive, when the device makes progress
 //! serve     its requests, record by record
 //! ```
@@ -12,6 +13,7 @@
 //! data go as a message that is matched in the window's own context, from and to the buffers
 //! themselves. A flush is one record, and one acknowledgement answers for all before it.
 
+mod card;
 mod origin;
 mod packets;
 mod pending;

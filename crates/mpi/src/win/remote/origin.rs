@@ -2,9 +2,10 @@
 
 use super::packets::{BYTES, Elements, Request as Record, put_head};
 use super::pending::{
-    Destination, Large, Pending, RemoteOperation, UNACKNOWLEDGED_MAX_BYTES, Waiting, dense, lock,
+    Destination, Large, Pending, RemoteOperation, UNACKNOWLEDGED_MAX_BYTES, Waiting, append, dense,
+    lock,
 };
-use super::{GET_NUMBER, Update, service};
+use super::{GET_NUMBER, Update, card, service};
 use crate::buffer::{message_len, run, sink, source};
 use crate::device::{self, Device, Key, Pattern, SendMode, Tags};
 use crate::pt2pt::Buffer;
@@ -35,25 +36,6 @@ fn request_of(operation: Option<Arc<RemoteOperation>>) -> Option<Arc<Request>> {
     operation.map(|operation| Request::work(None, operation))
 }
 
-/// Packed bytes of `len` bytes of a buffer are appended to `out`.
-///
-/// # Safety
-/// The buffer is readable.
-unsafe fn append(out: &mut Vec<u8>, buffer: &Buffer<'_>, len: usize) {
-    let at = out.len();
-    // SAFETY: the caller's promise.
-    unsafe {
-        match run(buffer.address, buffer.count, buffer.datatype) {
-            Some(from) => out.extend_from_slice(std::slice::from_raw_parts(from, len)),
-            None => {
-                out.resize(at + len, 0);
-                let data = &mut out[at..];
-                buffer.datatype.pack(buffer.address, buffer.count, 0, data);
-            }
-        }
-    }
-}
-
 /// Keeps what a target has not acknowledged within bounds.
 fn throttle(win: &Win, target: &Target) -> Result<()> {
     if lock(&target.pending).unacknowledged_bytes < UNACKNOWLEDGED_MAX_BYTES {
@@ -75,6 +57,10 @@ pub(in crate::win) unsafe fn put(
 ) -> Result<Option<Arc<Request>>> {
     let len = message_len(origin.count, origin.datatype);
     if len == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    if target.key.is_some() && unsafe { card::put(win, target, &origin, place, len) }? {
         return Ok(None);
     }
     let offset = offset_of(win, target, place);
@@ -140,6 +126,10 @@ pub(in crate::win) unsafe fn get(
 ) -> Result<Option<Arc<Request>>> {
     let len = message_len(origin.count, origin.datatype);
     if len == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    if target.key.is_some() && unsafe { card::get(win, target, &origin, place, len) }? {
         return Ok(None);
     }
     throttle(win, target)?;
@@ -363,13 +353,21 @@ fn ask_and_wait(win: &Win, target: &Target, request: fn(u64) -> Record<'static>)
 
 /// Blocks until the target has done all operations.
 pub(in crate::win) fn flush(win: &Win, target: &Target) -> Result<()> {
+    let by_card = flush_by_card(win, target)?;
     {
         let mut pending = lock(&target.pending);
-        if !pending.is_open() {
+        if by_card || !pending.is_open() {
             return pending.take_error();
         }
     }
     ask_and_wait(win, target, Record::Flush)
+}
+
+/// Flushes a target by the card if only the card has put something there. Returns false if there
+/// may be more to flush.
+fn flush_by_card(win: &Win, target: &Target) -> Result<bool> {
+    let by_card = lock(&target.pending).is_open_by_card_alone();
+    Ok(by_card && card::flush(win, target)?)
 }
 
 /// The targets that are reached by packets and have been used.
@@ -382,8 +380,12 @@ pub(in crate::win) fn flush_all(win: &Win) -> Result<()> {
     let mut asked = Vec::new();
     let mut d = None;
     for target in remote_targets(win) {
-        if !lock(&target.pending).is_open() {
-            continue;
+        {
+            let pending = lock(&target.pending);
+            let by_card = win.card.flush && pending.is_open_by_card_alone();
+            if !pending.is_open() || by_card {
+                continue;
+            }
         }
         let d = d.get_or_insert_with(device::device);
         let mut pending = lock(&target.pending);
@@ -393,6 +395,9 @@ pub(in crate::win) fn flush_all(win: &Win) -> Result<()> {
         d.drop_within_call();
     }
     let mut result = Ok(());
+    for target in remote_targets(win) {
+        result = result.and(flush_by_card(win, target).map(drop));
+    }
     for (target, number) in asked {
         let ended = wait(win, target, |_, pending| {
             pending.has_acknowledged(number) && pending.is_locally_complete()
@@ -490,13 +495,36 @@ fn await_asked_locks() {
         if !lock(&target.pending).unlist() {
             continue;
         }
-        let mut number = None;
-        wait_only(&win, target, |d, pending| {
-            let ask = || ask(&win, target, d, pending, Record::Flush);
-            let number = *number.get_or_insert_with(ask);
-            pending.has_acknowledged(number)
-        });
+        await_given(&win, target);
     }
+}
+
+/// Blocks until the target has given the lock that was asked for.
+fn await_given(win: &Win, target: &Target) {
+    let mut number = None;
+    wait_only(win, target, |d, pending| {
+        let ask = || ask(win, target, d, pending, Record::Flush);
+        let number = *number.get_or_insert_with(ask);
+        pending.has_acknowledged(number)
+    });
+}
+
+/// Blocks until the target has given its lock, if it was asked for it and an operation of `len`
+/// bytes does not fit the packet that asks. Returns whether it has given it.
+pub(super) fn await_lock(win: &Win, target: &Target, len: usize) -> Result<bool> {
+    if lock(&target.pending).has_lock() {
+        return Ok(true);
+    }
+    {
+        let d = &mut *device::device();
+        let mut pending = lock(&target.pending);
+        pending.prepare(target, d)?;
+        if len <= pending.inline_max() {
+            return Ok(false);
+        }
+    }
+    await_given(win, target);
+    Ok(true)
 }
 
 /// Releases the lock. Blocks until the target has done all operations and released it.

@@ -3,6 +3,7 @@
 use super::packets::{
     BYTES, Elements, HEADER_BYTES, Head, PacketKind, RECORD_MAX_BYTES, Request, SLOTS,
 };
+use crate::buffer::run;
 use crate::device::{Device, Fault, ReqId, last_failure};
 use crate::pt2pt::Buffer;
 use crate::request::{Outcome, Work};
@@ -162,6 +163,8 @@ pub(in crate::win) struct Pending {
     listed: bool,
     /// Operations have followed the last record that asks for an acknowledgement.
     unasked: bool,
+    /// The card has put something since that record, and since it was last flushed.
+    card_puts: bool,
     /// Bytes of packets since that record.
     pub(super) unacknowledged_bytes: usize,
     /// In the order of their answers.
@@ -176,6 +179,25 @@ pub(in crate::win) struct Pending {
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Packed bytes of `len` bytes of a buffer are appended to `out`.
+///
+/// # Safety
+/// The buffer is readable.
+pub(super) unsafe fn append(out: &mut Vec<u8>, buffer: &Buffer<'_>, len: usize) {
+    let at = out.len();
+    // SAFETY: the caller's promise.
+    unsafe {
+        match run(buffer.address, buffer.count, buffer.datatype) {
+            Some(from) => out.extend_from_slice(std::slice::from_raw_parts(from, len)),
+            None => {
+                out.resize(at + len, 0);
+                let data = &mut out[at..];
+                buffer.datatype.pack(buffer.address, buffer.count, 0, data);
+            }
+        }
+    }
 }
 
 /// What packets to a target are like, found out before the first.
@@ -337,7 +359,31 @@ impl Pending {
 
     /// Is anything not acknowledged, or under way?
     pub fn is_open(&self) -> bool {
+        self.card_puts || self.is_open_by_packets()
+    }
+
+    fn is_open_by_packets(&self) -> bool {
         self.unasked || self.acknowledged < self.asked || !self.is_locally_complete()
+    }
+
+    /// Is all that is under way what the card has put?
+    pub fn is_open_by_card_alone(&self) -> bool {
+        self.card_puts && !self.is_open_by_packets()
+    }
+
+    /// The card has put something.
+    pub fn on_card_put(&mut self) {
+        self.card_puts = true;
+    }
+
+    /// What the card has put has arrived.
+    pub fn on_card_flushed(&mut self) {
+        self.card_puts = false;
+    }
+
+    /// Has the target given the lock that was asked for, if one was?
+    pub fn has_lock(&self) -> bool {
+        self.acknowledged >= self.lock_number
     }
 
     /// Are all buffers of the program free?
@@ -358,7 +404,7 @@ impl Pending {
         self.make_room(win, target, d, 0);
         request(number).put(self.record(win));
         self.send(win, target, d);
-        (self.unasked, self.unacknowledged_bytes) = (false, 0);
+        (self.unasked, self.card_puts, self.unacknowledged_bytes) = (false, false, 0);
         number
     }
 
@@ -371,7 +417,7 @@ impl Pending {
     /// The target is no longer listed. Returns whether it is not known that it has given its lock.
     pub fn unlist(&mut self) -> bool {
         self.listed = false;
-        self.acknowledged < self.lock_number
+        !self.has_lock()
     }
 
     /// Has the acknowledgement come?
@@ -477,7 +523,7 @@ impl Pending {
         for waiting in std::mem::take(&mut self.waiting) {
             self.fail(waiting.operation, fault_error(Fault::Transport, target));
         }
-        (self.acknowledged, self.unasked) = (self.asked, false);
+        (self.acknowledged, self.unasked, self.card_puts) = (self.asked, false, false);
         self.fail(None, fault_error(Fault::Transport, target));
     }
 
