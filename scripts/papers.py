@@ -38,6 +38,7 @@ REMOTE = [
     "dimmnet2",
     "dimmnet2-planned",
 ]
+ONESIDED_SIZES = [8, 64, 1024, 16384]
 
 
 class Ferry:
@@ -47,6 +48,7 @@ class Ferry:
         self.bin, self.scratch = pathlib.Path(prefix) / "bin", pathlib.Path(scratch)
         self.build("pingpong", "bench/papers/pingpong.c")
         self.build("gauss", "examples/gauss.c")
+        self.build("onesided", "bench/papers/onesided.c")
 
     def build(self, name, source):
         self.call([self.bin / "mpicc", "-O2", ROOT / source, "-o", self.scratch / name, "-lm"])
@@ -89,6 +91,12 @@ class Ferry:
         table = self.call([self.bin / "ferry", "machines", "measure", machine]).split("\n\n")[-1]
         rows = csv.reader(table.splitlines()[1:])
         return {(way, int(size)): float(us) for way, size, us in rows}
+
+    def onesided(self, machine):
+        """What MPI's one-sided operations take beside its messages: (way, bytes) -> us."""
+        program = [self.scratch / "onesided", 10, *ONESIDED_SIZES]
+        table = self.call([self.bin / "mpiexec", "--machine", machine, "-n", "2", *program])
+        return {(way, int(size)): float(us) for way, size, us in csv.reader(table.splitlines())}
 
     def pingpong(self, machine, sizes):
         """size -> (one-way latency in us, throughput in Mbit/s); asking for the time costs a
@@ -160,6 +168,7 @@ def run(ferry):
                 found["gauss"][name, n, pivoting] = ferry.gauss(name, n, pivoting)
     found["rapidio"] = rapidio.run(ferry)
     found["remote"] = {name: ferry.remote(name) for name in REMOTE}
+    found["onesided"] = {name: ferry.onesided(name) for name in REMOTE}
     return found
 
 
@@ -305,6 +314,21 @@ def remote_table(found):
     return "\n".join(lines)
 
 
+def onesided_table(found):
+    """MPI's one-sided operations beside its messages, as Markdown."""
+    ways = ["message", "put", "pscw", "fence", "flush", "get", "column by message", "column"]
+    lines = [
+        "| machine | bytes | " + ", µs | ".join(ways) + ", µs | put saves |",
+        "|---" * (len(ways) + 3) + "|",
+    ]
+    for name, values in found["onesided"].items():
+        for size in ONESIDED_SIZES:
+            cells = [f"{values[way, size]:.4g}" for way in ways]
+            saves = f"{100 * (1 - values['put', size] / values['message', size]):.0f} %"
+            lines.append(f"| {name} | {size} | {' | '.join(cells)} | {saves} |")
+    return "\n".join(lines)
+
+
 def digits(found):
     """The rows of results.csv: every value, with all its digits."""
     rows = [["machine", "what", "bytes", "value"]]
@@ -318,6 +342,9 @@ def digits(found):
         rows.append([name, f"gauss {n} {pivoting}, s", "", f"{seconds:.9f}"])
     for name, values in found["remote"].items():
         rows += ([name, f"{way}, us", str(size), f"{us:.3f}"] for (way, size), us in values.items())
+    for name, values in found["onesided"].items():
+        named = ((f"MPI {way}, us", str(size), us) for (way, size), us in values.items())
+        rows += ([name, way, size, f"{us:.3f}"] for way, size, us in named)
     return rows + rapidio.digits(found["rapidio"])
 
 
@@ -442,6 +469,15 @@ driver has found the notification, which does not overtake the bytes. *Put and f
 rank that puts knows that they are there. *Get*: until the bytes are here. No paper has these rows.
 
 {remote_table(found)}
+
+The same in MPI, programs that MPI_Send or MPI_Put (bench/papers/onesided.c), one way each.
+*Message*: half a ping-pong. *Put*: half a ping-pong of MPI_Put and MPI_Win_flush, where the target
+looks at its memory. *PSCW*, *fence*: half a ping-pong of puts that these synchronise. *Flush*,
+*get*: until the origin knows that the bytes are there, or has them; the target is in a barrier.
+*Column*: blocks of 8 bytes, 64 apart. [onesided](onesided.md#on-modelled-machines) says what goes
+by the card.
+
+{onesided_table(found)}
 
 ## Gauss elimination in stochastic arithmetic
 

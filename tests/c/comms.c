@@ -95,7 +95,8 @@ int main(int argc, char **argv)
     }
     OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &c));
     OK(MPI_Comm_size(c, &size));
-    SAME(size, world_size); /* this test runs on one node */
+    /* This test runs on one node. Ranks of a modelled machine share no memory. */
+    SAME(size, getenv("TEST_MACHINE") ? 1 : world_size);
     talks(c);
     OK(MPI_Comm_free(&c));
     OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_UNDEFINED, 0, MPI_INFO_NULL, &c));

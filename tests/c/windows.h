@@ -38,15 +38,15 @@ UNUSED static int on_one_node(void)
 /* Whether operations between the ranks need no call of the target: on one node, over memory. */
 UNUSED static int target_need_not_help(void)
 {
-    return on_one_node() && !getenv("TEST_MACHINE") && !getenv("FERRY_TRANSPORTS");
+    return on_one_node() && !getenv("FERRY_TRANSPORTS");
 }
 
-/* Flavors that a window over the world can have. Nodes of a modelled machine share no memory. */
+/* Flavors that a window over the world can have. */
 UNUSED static int has_flavor(int flavor)
 {
     static int shares = -1;
     if (shares < 0)
-        shares = on_one_node() && !getenv("TEST_MACHINE");
+        shares = on_one_node();
     return flavor != SHARED || shares;
 }
 

@@ -200,6 +200,16 @@ impl Process {
         device::ContextId::new(self.me, self.next_context.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// The processes that share memory with this one: those of its node, in rising order. On a
+    /// modelled machine itself alone.
+    pub fn node_ranks(&self) -> &[ProcId] {
+        if device::is_modelled() {
+            std::slice::from_ref(&self.me)
+        } else {
+            &self.rank_info.local_ranks
+        }
+    }
+
     /// The highest level of thread support that a session can have. If a session started the
     /// process, that is MPI_THREAD_MULTIPLE. Otherwise it is the level of the world model or of a
     /// tool, whichever is higher.

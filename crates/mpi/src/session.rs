@@ -109,7 +109,7 @@ impl ProcessSet {
         match self {
             ProcessSet::World => process().size,
             ProcessSet::Itself => 1,
-            ProcessSet::Shared => process().rank_info.local_ranks.len() as u32,
+            ProcessSet::Shared => process().node_ranks().len() as u32,
         }
     }
 
@@ -118,7 +118,7 @@ impl ProcessSet {
         match self {
             ProcessSet::World => Group::first(process.size, me),
             ProcessSet::Itself => Group::new([me], me),
-            ProcessSet::Shared => Group::new(process.rank_info.local_ranks.clone(), me),
+            ProcessSet::Shared => Group::new(process.node_ranks(), me),
         }
     }
 }

@@ -116,6 +116,21 @@ impl Device {
         memory.is_some_and(|m| m.release(address))
     }
 
+    /// Addresses of the memory for programs on this process's card. Empty if there is none.
+    pub fn card_range(&self) -> std::ops::Range<usize> {
+        self.worker.engine.device_memory.range()
+    }
+
+    /// Charges the processor's reads, or writes, of these runs (address, bytes) of the card's
+    /// memory. Blocks for their virtual time.
+    pub fn charge_card_access(&mut self, runs: &[(usize, usize)], writes: bool) {
+        match self.worker.transports.card_memory() {
+            Some(memory) if writes => memory.charge_writes(runs),
+            Some(memory) => memory.charge_reads(runs),
+            None => {}
+        }
+    }
+
     /// Memory of other processes that the card reaches without their processors, on a modelled
     /// machine. `None`: windows are served by active messages.
     pub fn remote_memory(&mut self) -> Option<&mut dyn RemoteMemory> {

@@ -32,6 +32,11 @@ impl DeviceMemory {
     pub fn set_range(&mut self, range: Range<usize>) {
         self.range = range;
     }
+
+    /// The addresses of the card's memory.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
 }
 
 /// The runs of the first `len` packed bytes, if all of them lie in `range`.

@@ -261,6 +261,12 @@ impl<'a> Reader<'a> {
             .map_err(|_| malformed())
     }
 
+    /// A number of 16 bytes.
+    pub fn u128(&mut self) -> Result<u128> {
+        let bytes = self.take(16)?.try_into();
+        bytes.map(u128::from_le_bytes).map_err(|_| malformed())
+    }
+
     /// A context.
     pub fn context(&mut self) -> Result<ContextId> {
         self.u64().map(ContextId)

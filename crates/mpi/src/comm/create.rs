@@ -222,12 +222,7 @@ impl Comm {
 /// A number for this node: the same in all its processes, and different on other nodes.
 fn node() -> u32 {
     let process = process();
-    process
-        .rank_info
-        .local_ranks
-        .first()
-        .copied()
-        .unwrap_or(process.me)
+    process.node_ranks().first().copied().unwrap_or(process.me)
 }
 
 /// One member's arguments to a split.

@@ -27,6 +27,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// Alignment of memory that is shorter than a page, bytes: a cache line.
 const SMALL_ALIGN_BYTES: u64 = 64;
 
+/// Bit of what a rank tells of a new window: it could not make it.
+const FAILED: u8 = 1;
+/// Bit of what a rank tells of a new window: it has no slot for notifications.
+const NO_SLOT_HERE: u8 = 2;
+
 /// The arguments of a call that makes a window.
 pub struct NewWindow<'a> {
     /// Whose ranks the window has. An intracommunicator.
@@ -46,6 +51,8 @@ pub struct NewWindow<'a> {
 /// What rank 0 tells all ranks.
 struct Agreed {
     context: ContextId,
+    /// For notifications of the card, if it is free in this process.
+    slot: u32,
     extents: Extents,
     /// The node's range, where all ranks are on one node.
     range: Option<NodeRange>,
@@ -144,6 +151,10 @@ impl NewWindow<'_> {
     /// Memory that other ranks' cards reach: allocated for the window, or the program's. `None`:
     /// they reach none here.
     fn card_memory(&self) -> Option<CardMemory> {
+        let asked = self.info.and_then(|info| info.text("ferry_memory"));
+        if asked.is_some_and(|v| v.trim() == "system") {
+            return None;
+        }
         match self.flavor {
             Flavor::Allocate => CardMemory::allocate(self.size as usize),
             Flavor::Create => CardMemory::register(self.base, self.size as usize),
@@ -186,16 +197,30 @@ impl NewWindow<'_> {
         let agreement = Agreement::of_all(self.comm)?;
         let mut mine = Vec::new();
         self.extent(card).put(&mut mine);
+        let notifies = card_offer().notify;
+        if notifies {
+            mine.extend(remote::taken().to_le_bytes());
+        }
         let gathered = agreement.gather(0, mine)?;
         let mut bytes = Vec::new();
         if agreement.rank() == 0 {
             let mut reader = Reader(&gathered);
             let mut all = Vec::with_capacity(self.comm.size() as usize);
+            let mut taken = 0;
             while !reader.is_empty() {
                 all.push(Extent::read(&mut reader)?);
+                if notifies {
+                    taken |= reader.u128()?;
+                }
             }
             let extents = Extents::new(all);
             put_u64(&mut bytes, process().new_context().0);
+            let slot = if notifies {
+                remote::free_slot(taken)
+            } else {
+                remote::NO_SLOT
+            };
+            put_u64(&mut bytes, slot.into());
             if one_node {
                 self.allocate(members, &extents).put(&mut bytes);
             }
@@ -210,6 +235,7 @@ impl NewWindow<'_> {
         let bytes = agreement.broadcast(0, bytes)?;
         let mut reader = Reader(&bytes);
         let context = reader.context()?;
+        let slot = reader.u64()? as u32;
         let range = one_node.then(|| NodeRange::read(&mut reader)).transpose()?;
         let mut list = Reader(reader.framed()?);
         let mut all = Vec::new();
@@ -224,6 +250,7 @@ impl NewWindow<'_> {
         }
         Ok(Agreed {
             context,
+            slot,
             extents: Extents::new(all),
             range,
         })
@@ -354,13 +381,14 @@ impl Win {
         request.check()?;
         let hints = Hints::new(request.info, request.flavor)?;
         let comm = request.comm;
-        let local = &process().rank_info.local_ranks;
+        let local = process().node_ranks();
         let members = node_members(comm.size(), |rank| {
             local.binary_search(&comm.peer(rank)).is_ok()
         });
         let card = request.card_memory();
         let Agreed {
             context,
+            slot,
             extents,
             range,
         } = request.agree(&members, card.as_ref())?;
@@ -416,6 +444,7 @@ impl Win {
                 flushes: AtomicU32::new(0),
                 remote: remote::State::default(),
                 card: card_offer(),
+                slot: remote::Slot::take(slot, context.0),
             })
         });
         if let Ok(win) = &made {
@@ -424,15 +453,25 @@ impl Win {
         Win::agree_on_success(&own, made)
     }
 
-    /// Step 5. Also makes sure that all control blocks are filled in before any is read.
+    /// Step 5: also whether all have the slot. Also makes sure that all control blocks are filled in before any is read.
     fn agree_on_success(comm: &Comm, made: Result<Arc<Win>>) -> Result<Arc<Win>> {
         let agreement = Agreement::of_all(comm)?;
-        let failed = made.is_err();
-        let gathered = agreement.gather(0, vec![u8::from(failed)])?;
-        let any = gathered.contains(&1);
-        let any = agreement.broadcast(0, vec![u8::from(any)])?.contains(&1);
+        let mine = match &made {
+            Ok(win) if win.slot.is_some() => 0,
+            Ok(_) => NO_SLOT_HERE,
+            Err(_) => FAILED,
+        };
+        let gathered = agreement.gather(0, vec![mine])?;
+        let all = gathered.iter().fold(0, |all, one| all | one);
+        let all = agreement.broadcast(0, vec![all])?;
+        let all = all.first().copied().unwrap_or(FAILED);
+        if let Ok(win) = &made
+            && all & NO_SLOT_HERE != 0
+        {
+            win.slot.give_up();
+        }
         match made {
-            Ok(win) if any => {
+            Ok(win) if all & FAILED != 0 => {
                 win.let_go();
                 Err(err!(
                     NoMem,

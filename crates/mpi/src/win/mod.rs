@@ -111,6 +111,8 @@ pub struct Win {
     remote: remote::State,
     /// What this process's card does in windows. Nothing, where there is no such card.
     card: Offer,
+    /// By which the card notifies others of its posts and completions.
+    slot: remote::Slot,
 }
 
 impl Win {

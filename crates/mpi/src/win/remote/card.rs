@@ -5,6 +5,8 @@
 //! - The card needs less time for it than for a message of that length (its [`Offer`]).
 //! - The elements at the target are one run; or blocks at equal distances, and the card moves them
 //!   by one command.
+//! - The program's buffer lies in ordinary memory, or the operation fits a packet. A message takes
+//!   longer ones from card to card.
 //! - The target has given its lock, if there is one. An operation that fits a packet goes there
 //!   together with the lock. A longer one waits until the lock is given.
 //!
@@ -15,9 +17,9 @@
 //! [`Device::remote_memory`]: crate::device::Device::remote_memory
 //! [`Offer`]: crate::device::Offer
 
-use super::origin::await_lock;
+use super::origin::{await_lock, inline_max};
 use super::pending::{append, lock};
-use crate::device::{self, Blocks, RemoteError, SegmentKey};
+use crate::device::{self, Blocks, Device, RemoteError, SegmentKey};
 use crate::pt2pt::Buffer;
 use crate::win::target::Target;
 use crate::win::{Place, Win};
@@ -41,6 +43,7 @@ struct There {
 fn there(
     win: &Win,
     target: &Target,
+    origin: &Buffer<'_>,
     place: &Place<'_>,
     len: usize,
     max: usize,
@@ -65,6 +68,13 @@ fn there(
         offset,
         blocks,
     };
+    if len > inline_max(target)?
+        && device::device()
+            .card_range()
+            .contains(&origin.address.addr())
+    {
+        return Ok(None);
+    }
     Ok(await_lock(win, target, len)?.then_some(there))
 }
 
@@ -124,7 +134,7 @@ pub(super) unsafe fn put(
     place: &Place<'_>,
     len: usize,
 ) -> Result<bool> {
-    let Some(there) = there(win, target, place, len, win.card.put_max)? else {
+    let Some(there) = there(win, target, origin, place, len, win.card.put_max)? else {
         return Ok(false);
     };
     let mut packed = Vec::new();
@@ -138,6 +148,7 @@ pub(super) unsafe fn put(
         }
     };
     let d = &mut *device::device();
+    charge(d, (origin.address, origin.count, origin.datatype), false);
     let Some(memory) = d.remote_memory() else {
         return Ok(false);
     };
@@ -162,7 +173,7 @@ pub(super) unsafe fn get(
     place: &Place<'_>,
     len: usize,
 ) -> Result<bool> {
-    let Some(there) = there(win, target, place, len, win.card.get_max)? else {
+    let Some(there) = there(win, target, origin, place, len, win.card.get_max)? else {
         return Ok(false);
     };
     let mut packed = Vec::new();
@@ -186,6 +197,7 @@ pub(super) unsafe fn get(
             None => memory.get(from, key, offset, into),
         };
         done.map_err(|e| failed(e, target, "MPI_Get"))?;
+        charge(d, (origin.address, origin.count, origin.datatype), true);
     }
     if run.is_none() {
         let Buffer { address, count, .. } = *origin;
@@ -193,6 +205,32 @@ pub(super) unsafe fn get(
         unsafe { origin.datatype.unpack(address, count, 0, &packed) };
     }
     Ok(true)
+}
+
+/// Charges the processor's reads, or writes, of elements that lie in the memory of this process's
+/// card. Blocks for their virtual time.
+pub(super) fn charge(
+    d: &mut Device,
+    (address, count, datatype): (*mut u8, i64, &Datatype),
+    writes: bool,
+) {
+    let range = d.card_range();
+    if range.is_empty() {
+        return;
+    }
+    let total = crate::buffer::message_len(count, datatype) as u64;
+    let (mut done, mut runs) = (0, Vec::with_capacity(RUNS_MAX));
+    while done < total {
+        runs.clear();
+        let bytes = datatype.runs(address, count, done, &mut runs);
+        let runs: Vec<_> = runs.iter().map(|(at, len)| (at.addr(), *len)).collect();
+        let on_card = |(at, len): &(usize, usize)| range.start <= *at && at + len <= range.end;
+        if bytes == 0 || !runs.iter().all(on_card) {
+            return;
+        }
+        d.charge_card_access(&runs, writes);
+        done += bytes;
+    }
 }
 
 /// Blocks until all that the card has put to the target is there, if the card can tell that.

@@ -4,7 +4,7 @@
 //! packets   the wire format
 //! pending   what is under way to one target
 //! origin    operations become records and messages
-//! card      or go by a modelled card
+//! card      or go by a modelled card; notifications: which has doorbells
 //! service   the target's side: packets that arrive, when the device makes progress
 //! serve     its requests, record by record
 //! ```
@@ -14,12 +14,14 @@
 //! themselves. A flush is one record, and one acknowledgement answers for all before it.
 
 mod card;
+mod notifications;
 mod origin;
 mod packets;
 mod pending;
 mod serve;
 mod service;
 
+pub(super) use notifications::{NO_SLOT, Slot, free_slot, taken};
 pub(super) use origin::{
     accumulate, await_locks, complete, flush, flush_all, flush_local, flush_local_all, get,
     lock_target, put, unlock,

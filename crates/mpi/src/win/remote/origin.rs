@@ -1,5 +1,7 @@
 //! The origin's side: operations become records of packets, or messages with their data.
 
+use super::card::charge;
+use super::notifications::{self, Notice};
 use super::packets::{BYTES, Elements, Request as Record, put_head};
 use super::pending::{
     Destination, Large, Pending, RemoteOperation, UNACKNOWLEDGED_MAX_BYTES, Waiting, append, dense,
@@ -68,6 +70,7 @@ pub(in crate::win) unsafe fn put(
     let mut pending = lock(&target.pending);
     if let Some(elements) = there
         && pending.has_room(len)
+        && win.card.put_max == 0
     {
         let out = pending.record(win);
         put_head(out, elements, len);
@@ -84,6 +87,7 @@ pub(in crate::win) unsafe fn put(
     let elements = pending.elements(win, target, d, there)?;
     if len <= pending.inline_max() {
         pending.make_room(win, target, d, len);
+        charge(d, (origin.address, origin.count, origin.datatype), false);
         let out = pending.record(win);
         put_head(out, elements, len);
         // SAFETY: the caller's promise.
@@ -261,6 +265,9 @@ pub(in crate::win) unsafe fn accumulate(
     };
     let operation = operation_for(win, target, wants_request && result.is_some());
     let d = &mut *device::device();
+    if let Some(origin) = &origin {
+        charge(d, (origin.address, origin.count, origin.datatype), false);
+    }
     let mut pending = lock(&target.pending);
     pending.prepare(target, d)?;
     let max = pending.inline_max();
@@ -509,19 +516,22 @@ fn await_given(win: &Win, target: &Target) {
     });
 }
 
+/// Bytes of data that one record to the target can have.
+pub(super) fn inline_max(target: &Target) -> Result<usize> {
+    let d = &mut *device::device();
+    let mut pending = lock(&target.pending);
+    pending.prepare(target, d)?;
+    Ok(pending.inline_max())
+}
+
 /// Blocks until the target has given its lock, if it was asked for it and an operation of `len`
 /// bytes does not fit the packet that asks. Returns whether it has given it.
 pub(super) fn await_lock(win: &Win, target: &Target, len: usize) -> Result<bool> {
     if lock(&target.pending).has_lock() {
         return Ok(true);
     }
-    {
-        let d = &mut *device::device();
-        let mut pending = lock(&target.pending);
-        pending.prepare(target, d)?;
-        if len <= pending.inline_max() {
-            return Ok(false);
-        }
+    if len <= inline_max(target)? {
+        return Ok(false);
     }
     await_given(win, target);
     Ok(true)
@@ -535,6 +545,13 @@ pub(in crate::win) fn unlock(win: &Win, target: &Target) -> Result<()> {
 /// Tells a target that is reached by packets or on another node that this origin has completed
 /// (MPI_Win_complete), once all operations before it are done there.
 pub(in crate::win) fn complete(win: &Win, target: &Target) -> Result<()> {
-    add(win, target, Record::Complete, true)?;
+    let by_card = !lock(&target.pending).is_open_by_packets();
+    let notified = by_card && {
+        let d = &mut *device::device();
+        notifications::notify(win, d, target.process, Notice::Complete)
+    };
+    if !notified {
+        add(win, target, Record::Complete, true)?;
+    }
     flush_local(win, target)
 }

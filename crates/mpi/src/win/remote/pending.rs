@@ -1,5 +1,6 @@
 //! What is under way from this process to one target.
 
+use super::card::charge;
 use super::packets::{
     BYTES, Elements, HEADER_BYTES, Head, PacketKind, RECORD_MAX_BYTES, Request, SLOTS,
 };
@@ -362,7 +363,8 @@ impl Pending {
         self.card_puts || self.is_open_by_packets()
     }
 
-    fn is_open_by_packets(&self) -> bool {
+    /// Is anything that went by packets not acknowledged, or under way?
+    pub fn is_open_by_packets(&self) -> bool {
         self.unasked || self.acknowledged < self.asked || !self.is_locally_complete()
     }
 
@@ -431,13 +433,15 @@ impl Pending {
     }
 
     /// The answer of the oldest get or fetch. False: none waits for so many bytes.
-    pub fn on_data(&mut self, data: &[u8]) -> bool {
+    pub fn on_data(&mut self, d: &mut Device, data: &[u8]) -> bool {
         if self.waiting.front().map(|w| w.destination.len) != Some(data.len()) {
             return false;
         }
         if let Some(waiting) = self.waiting.pop_front() {
             // SAFETY: the program lends the buffer until the operation is complete.
             unsafe { waiting.destination.store(data) };
+            let Destination { address, count, .. } = waiting.destination;
+            charge(d, (address, count, &waiting.destination.datatype), true);
             if let Some(operation) = waiting.operation.filter(|_| waiting.last) {
                 operation.done.store(true, Ordering::Release);
             }

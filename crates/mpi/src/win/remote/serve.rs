@@ -1,10 +1,12 @@
 //! What the target's service does for one origin: each record is checked, done, and answered.
 
+use super::card::charge;
 use super::packets::{
     Answer, BYTES, Elements, HEADER_BYTES, Head, PacketKind, RECORD_MAX_BYTES, Refused,
     Request as Record, SLOTS,
 };
 use super::pending::PACKET_MAX_BYTES;
+use super::service::on_complete;
 use crate::buffer::{sink, source};
 use crate::device::{
     Device, Key, NodeLock, Patience, Pattern, ProcId, ReqId, SendMode, Sink, Tags,
@@ -14,7 +16,6 @@ use crate::win::{Flavor, Win};
 use crate::{Datatype, Error, Op, Result, err};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Longest text of an error that is sent, bytes.
 const TEXT_MAX_BYTES: usize = 400;
@@ -132,7 +133,7 @@ impl Server<'_> {
     /// Does a request. False: it has to wait, and nothing is done.
     pub fn serve(&mut self, d: &mut Device, origin: &mut Origin, record: Record<'_>) -> bool {
         let (refused, done) = match record {
-            Record::Put(elements, data) => (Refused::Silent, self.put(origin, elements, data)),
+            Record::Put(elements, data) => (Refused::Silent, self.put(d, origin, elements, data)),
             Record::Get(elements) => (Refused::Oldest, self.get(d, origin, elements)),
             Record::Accumulate { fetches, .. } => {
                 let refused = if fetches {
@@ -188,9 +189,7 @@ impl Server<'_> {
                 if !received(d, origin) {
                     return false;
                 }
-                let completed = &self.win.own_block().completed.0;
-                completed.fetch_add(1, Ordering::SeqCst);
-                d.notify_sleepers();
+                on_complete(self.win, d);
                 (Refused::Silent, Ok(()))
             }
         };
@@ -264,11 +263,12 @@ impl Server<'_> {
         )
     }
 
-    fn put(&self, origin: &Origin, elements: Elements, data: &[u8]) -> Result<()> {
+    fn put(&self, d: &mut Device, origin: &Origin, elements: Elements, data: &[u8]) -> Result<()> {
         let found = self.find(origin, elements, "MPI_Put")?;
         if found.len != data.len() {
             return Err(malformed());
         }
+        charge(d, (found.at, found.count, &found.datatype), true);
         // SAFETY: the elements are in the window, which the program lends to all its members.
         unsafe {
             if found.datatype.is_dense() {
@@ -285,6 +285,7 @@ impl Server<'_> {
         if !self.answers.make_room(d, found.len) {
             return Err(malformed());
         }
+        charge(d, (found.at, found.count, &found.datatype), false);
         let out = &mut self.answers.packet;
         Answer::data_head(out, found.len);
         let at = out.len();
@@ -359,6 +360,8 @@ impl Server<'_> {
         if locks && !self.take(d, origin, Which::Accumulate, true) {
             return Ok(false);
         }
+        charge(d, elements, false);
+        charge(d, elements, true);
         let mut result = None;
         if fetches {
             let out = &mut self.answers.packet;

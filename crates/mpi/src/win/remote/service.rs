@@ -5,6 +5,7 @@
 //! progress. Nothing here blocks. What a packet says is checked before memory is touched: its
 //! sender, types, operations, and that each access lies in the window.
 
+use super::notifications::{self, Notice};
 use super::packets::{Answer, HEADER_BYTES, Head, PacketKind, Records, Refused};
 use super::pending::lock;
 use super::serve::{Answers, Origin, Server};
@@ -44,6 +45,7 @@ pub(super) fn window(context: u64) -> Option<Arc<Win>> {
 
 impl Background for Service {
     fn advance(&self, d: &mut Device) -> bool {
+        notifications::advance(d);
         if !d.has_active() && WAITING.load(Ordering::Relaxed) == 0 {
             let ends = lock(&WINDOWS).is_none();
             if ends {
@@ -110,6 +112,7 @@ pub(in crate::win) fn unregister(win: &Arc<Win>) {
             *windows = None;
         }
     }
+    win.slot.give_up();
     let mut inner = lock(&win.remote.0);
     for origin in inner.origins.values_mut() {
         if !origin.packets.is_empty() {
@@ -123,6 +126,9 @@ pub(in crate::win) fn unregister(win: &Arc<Win>) {
 /// Tells an origin on another node that this process has posted (MPI_Win_post).
 pub(in crate::win) fn post(win: &Win, rank: u32) -> Result<()> {
     let d = &mut *device::device();
+    if notifications::notify(win, d, win.comm.peer(rank), Notice::Post) {
+        return Ok(());
+    }
     let mut answers = Answers::new(win, rank);
     answers.push(d, Answer::Post);
     answers.send(d);
@@ -134,20 +140,31 @@ pub(in crate::win) fn take_post(win: &Win, rank: u32) -> bool {
     lock(&win.remote.0).posts.remove(&rank)
 }
 
+/// The target `rank` has posted.
+pub(super) fn on_post(win: &Win, rank: u32) {
+    lock(&win.remote.0).posts.insert(rank);
+}
+
+/// An origin has completed its operations to this process (MPI_Win_complete).
+pub(super) fn on_complete(win: &Win, d: &mut Device) {
+    win.own_block().completed.0.fetch_add(1, Ordering::SeqCst);
+    d.notify_sleepers();
+}
+
 /// A packet of answers has come from a target.
 fn on_answers(win: &Win, d: &mut Device, rank: u32, packet: &[u8]) {
     let mut records = Records::new(packet, HEADER_BYTES);
     let target = win.targets.known(rank);
     while let Some(answer) = records.answer() {
         if answer == Answer::Post {
-            lock(&win.remote.0).posts.insert(rank);
+            on_post(win, rank);
             continue;
         }
         let Some(target) = target else { continue };
         let mut pending = lock(&target.pending);
         match answer {
             Answer::Data(data) => {
-                if !pending.on_data(data) {
+                if !pending.on_data(d, data) {
                     let text = err!(
                         Intern,
                         "rank {rank} of the window has sent what was not asked for"
