@@ -453,7 +453,8 @@ impl Win {
         Win::agree_on_success(&own, made)
     }
 
-    /// Step 5: also whether all have the slot. Also makes sure that all control blocks are filled in before any is read.
+    /// Step 5, and whether all have the slot. Also makes sure that all control blocks are filled in
+    /// before any is read.
     fn agree_on_success(comm: &Comm, made: Result<Arc<Win>>) -> Result<Arc<Win>> {
         let agreement = Agreement::of_all(comm)?;
         let mine = match &made {

@@ -1,8 +1,8 @@
 //! MPI_Win_post and MPI_Win_complete by notifications of the card (a doorbell), on a modelled
 //! machine whose card has them.
 //!
-//! A notification is one byte: the window's slot, and which of the two it stands for. The ranks of a
-//! window agree on a slot that is free in all of them. Where there is none, or the card has no
+//! A notification is one byte: the window's slot, and which of the two it stands for. The ranks of
+//! a window agree on a slot that is free in all of them. Where there is none, or the card has no
 //! notifications, packets take their place. So they do for MPI_Win_complete after operations by
 //! packets, which a notification may overtake.
 
