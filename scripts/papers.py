@@ -472,10 +472,11 @@ rank that puts knows that they are there. *Get*: until the bytes are here. No pa
 
 The same in MPI, programs that MPI_Send or MPI_Put (bench/papers/onesided.c), one way each.
 *Message*: half a ping-pong. *Put*: half a ping-pong of MPI_Put and MPI_Win_flush, where the target
-looks at its memory. *PSCW*, *fence*: half a ping-pong of puts that these synchronise. *Flush*,
-*get*: until the origin knows that the bytes are there, or has them; the target is in a barrier.
-*Column*: blocks of 8 bytes, 64 apart. [onesided](onesided.md#on-modelled-machines) says what goes
-by the card.
+looks at its memory. *PSCW*, *fence*: half a ping-pong of puts that these synchronise.
+
+*Flush*, *get*: until the origin knows that the bytes are there, or has them; the target is in a
+barrier. *Column*: blocks of 8 bytes, 64 apart. [onesided](onesided.md#on-modelled-machines) says
+what goes by the card.
 
 {onesided_table(found)}
 
