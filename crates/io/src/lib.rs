@@ -26,11 +26,13 @@
 //! assert_eq!((n, &letters), (3, b"bcd"));
 //! ```
 
+pub mod engine;
 mod error;
 pub mod store;
 pub mod transfer;
 mod view;
 
+pub use engine::Engine;
 pub use error::{Error, Kind, Result};
 pub use store::{FileSystem, MemoryStore, OpenMode, PosixStore, RangeLock, Store, StoredFile};
 pub use transfer::{Access, Choice};

@@ -17,7 +17,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("datatype", &[]),
     ("schedule", &[]),
     ("op", &["datatype"]),
-    ("io", &["datatype"]),
+    ("io", &["job", "datatype"]),
     ("fabric", &[]),
     ("mx", &["job", "fabric"]),
     ("transport", &["auth", "job", "fabric"]),
