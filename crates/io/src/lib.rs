@@ -26,10 +26,12 @@
 //! assert_eq!((n, &letters), (3, b"bcd"));
 //! ```
 
+mod cost;
 pub mod engine;
 mod error;
 pub mod store;
 pub mod transfer;
+pub mod two_phase;
 mod view;
 
 pub use engine::Engine;

@@ -2,18 +2,19 @@
 //!
 //! Data in one run go by one call. Data in many runs go one by one, or by data sieving: a window of
 //! the file is read as a whole, and the data are picked out; or they are put in, and the window is
-//! written as a whole. [`cost`] chooses.
+//! written as a whole. A cost model chooses.
 //!
 //! Data sieving is Thakur, Gropp and Lusk, "Data sieving and collective I/O in ROMIO", 1999, §4.
 
-mod cost;
 mod file;
 mod sieve;
 
 pub use file::{allocate, len, lock, read_exact_or_end, set_len, sync, write_all};
 
+use crate::cost::{Cost, Strided};
 use crate::store::{RangeLock, StoredFile};
 use crate::{Result, View};
+use std::ops::Range;
 
 /// Whether data sieving is used (hints `romio_ds_read`, `romio_ds_write`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -83,7 +84,7 @@ pub fn read(
     if span.end - span.start == len && view.is_rising() {
         return read_exact_or_end(file, buf, span.start);
     }
-    if view.is_rising() && cost::sieve_read(file, view, &span, len, access) {
+    if view.is_rising() && sieves_read(file, view, &span, len, access) {
         return sieve::read(file, view, position, buf, access.read_buffer_bytes);
     }
     let mut done = 0;
@@ -125,7 +126,7 @@ pub fn write(
         write_all(file, buf, span.start)?;
         return Ok(buf.len());
     }
-    if view.is_rising() && cost::sieve_write(file, view, &span, len, access) {
+    if view.is_rising() && sieves_write(file, view, &span, len, access) {
         let window = access.write_buffer_bytes;
         match sieve::write(file, view, position, buf, window, !access.atomic) {
             Err(error) if access.sieve_writes == Choice::Automatic && error.is_no_lock() => {}
@@ -156,5 +157,56 @@ fn lock_if(
         Ok(lock) => Ok(Some(lock)),
         Err(error) if error.is_no_lock() => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// What the cost model asks of an access, and the windows of data sieving.
+fn strided(view: &View, span: &Range<u64>, len: u64, buffer_bytes: usize) -> (Strided, f64) {
+    let bytes = span.end - span.start;
+    let access = Strided {
+        len: len as f64,
+        runs: view.run_count(len) as f64,
+        span: bytes as f64,
+    };
+    (access, bytes.div_ceil(buffer_bytes.max(1) as u64) as f64)
+}
+
+/// Returns whether data in `span` are read by data sieving.
+fn sieves_read(
+    file: &dyn StoredFile,
+    view: &View,
+    span: &Range<u64>,
+    len: u64,
+    access: &Access,
+) -> bool {
+    match access.sieve_reads {
+        Choice::Never => false,
+        Choice::Always => true,
+        Choice::Automatic => {
+            let cost = Cost::of(file.file_system());
+            let (data, windows) = strided(view, span, len, access.read_buffer_bytes);
+            cost.sieve_read(data, windows) < cost.read_runs(data)
+        }
+    }
+}
+
+/// Returns whether data in `span` are written by data sieving. A file that cannot be read has none.
+fn sieves_write(
+    file: &dyn StoredFile,
+    view: &View,
+    span: &Range<u64>,
+    len: u64,
+    access: &Access,
+) -> bool {
+    match access.sieve_writes {
+        _ if !file.can_read() => false,
+        Choice::Never => false,
+        Choice::Always => true,
+        Choice::Automatic => {
+            let cost = Cost::of(file.file_system());
+            let (data, windows) = strided(view, span, len, access.write_buffer_bytes);
+            let locked = access.lock_writes && !access.atomic;
+            cost.sieve_write(data, windows) < cost.write_runs(data, locked)
+        }
     }
 }

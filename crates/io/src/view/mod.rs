@@ -149,6 +149,16 @@ impl View {
         }
     }
 
+    /// Bytes after which the runs of the view repeat. `None` if the view is contiguous, or has no
+    /// data.
+    pub fn period(&self) -> Option<u64> {
+        match &self.tiling {
+            Tiling::Contiguous { .. } | Tiling::Empty { .. } => None,
+            Tiling::Strided(strided) => Some(strided.extent),
+            Tiling::Irregular(irregular) => Some(irregular.extent),
+        }
+    }
+
     /// The runs of the file that hold the data bytes from `position` on, `len` of them. Neighbours
     /// are joined. The first run is found by one descent into the filetype's layout.
     pub fn runs(&self, position: u64, len: u64) -> Runs<'_> {

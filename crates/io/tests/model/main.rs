@@ -3,4 +3,5 @@
 mod faults;
 mod filetypes;
 mod transfers;
+mod two_phase;
 mod views;

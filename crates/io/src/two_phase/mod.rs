@@ -1,0 +1,111 @@
+//! Plans of collective transfers in two phases: who transfers which part of the file, and what each
+//! rank has in it. No file is touched and no message is sent here.
+//!
+//! The range of the file that the ranks access together is split into domains, one for each
+//! aggregator. An aggregator works through its domain in windows, a window a round. In a collective
+//! write the ranks send what they have in the window, and the aggregator writes it with one call;
+//! in a collective read it goes the other way.
+//!
+//! Source: Thakur, Gropp and Lusk, "Data sieving and collective I/O in ROMIO", 1999, §5.
+
+mod domains;
+mod portion;
+mod union;
+
+pub use domains::Domains;
+pub use portion::{Piece, Pieces, Portion};
+pub use union::{Coverage, Union, coverage, union};
+
+use crate::cost::{Cost, Strided};
+use crate::store::FileSystem;
+
+/// What a rank tells the others of its part in a collective transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RankRange {
+    /// Offset of its first data byte in the file.
+    pub start: u64,
+    /// Offset behind its last data byte. No data if not behind `start`.
+    pub end: u64,
+    /// Data bytes.
+    pub bytes: u64,
+    /// Runs that hold them.
+    pub runs: u64,
+}
+
+/// Returns whether a collective transfer in two phases is cheaper than each rank's own access. All
+/// ranks get the same answer from the same ranges.
+///
+/// It is not worth it if the ranks' ranges do not interleave: then each rank's own access transfers
+/// no byte of another. If they do, its exchange must be cheaper than the calls that it saves.
+/// `aggregators` is their number, as in [`Domains`].
+pub fn worth_it(
+    ranges: &[RankRange],
+    file_system: FileSystem,
+    writes: bool,
+    aggregators: usize,
+) -> bool {
+    let mut ranges: Vec<RankRange> = ranges
+        .iter()
+        .filter(|range| range.start < range.end && range.bytes > 0)
+        .copied()
+        .collect();
+    ranges.sort_unstable_by_key(|range| (range.start, range.end));
+    if !ranges.windows(2).any(|w| w[1].start < w[0].end) {
+        return false;
+    }
+    let cost = Cost::of(file_system);
+    let (mut alone, mut together) = (0.0, 0.0);
+    for range in &ranges {
+        let access = Strided {
+            len: range.bytes as f64,
+            runs: range.runs as f64,
+            span: (range.end - range.start) as f64,
+        };
+        // Sieving writes of interleaved ranges would wait for each other's locks.
+        alone += match writes {
+            true => cost.write_runs(access, false),
+            false => cost.read_runs(access).min(cost.sieve_read(access, 1.0)),
+        };
+        together += cost.two_phase(access, aggregators as f64);
+    }
+    together < alone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(ranks: u64, rows: u64, row_bytes: u64) -> Vec<RankRange> {
+        let of_rank = |rank| RankRange {
+            start: rank * row_bytes,
+            end: ((rows - 1) * ranks + rank + 1) * row_bytes,
+            bytes: rows * row_bytes,
+            runs: rows,
+        };
+        (0..ranks).map(of_rank).collect()
+    }
+
+    #[test]
+    fn small_interleaved_runs_are_worth_it() {
+        for writes in [false, true] {
+            let worth = |list: &[RankRange]| worth_it(list, FileSystem::Tmpfs, writes, 2);
+            assert!(worth(&ranges(8, 1000, 64)));
+            assert!(!worth(&ranges(8, 100, 1 << 20)));
+            assert!(!worth(&ranges(1, 1000, 64)));
+            assert!(!worth(&[]));
+        }
+    }
+
+    #[test]
+    fn ranges_side_by_side_are_not_worth_it() {
+        let list: Vec<RankRange> = (0..8)
+            .map(|rank| RankRange {
+                start: rank * 1000,
+                end: rank * 1000 + 900,
+                bytes: 100,
+                runs: 50,
+            })
+            .collect();
+        assert!(!worth_it(&list, FileSystem::Local, true, 2));
+    }
+}
