@@ -67,6 +67,8 @@ struct Strided {
     stride: u64,
     block: u64,
     extent: u64,
+    /// The last block of a filetype goes on in the first one of the next.
+    joins: bool,
     filetype: Arc<Datatype>,
     /// Offset of the first filetype.
     displacement: u64,

@@ -45,6 +45,7 @@ impl Tiling {
                 stride,
                 block: regular.block,
                 extent,
+                joins: (count - 1) * stride + regular.block == extent,
                 filetype: filetype.clone(),
                 displacement,
             }));

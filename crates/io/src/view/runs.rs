@@ -123,7 +123,20 @@ impl<'a> Runs<'a> {
         }
     }
 
+    /// Returns whether the run that was pulled last may go on in the next one.
+    #[inline]
+    fn may_go_on(&self) -> bool {
+        match &self.source {
+            Source::One(_) | Source::Empty => false,
+            // Blocks of a filetype have gaps between them.
+            Source::Strided(cursor) => cursor.block == 0 && cursor.strided.joins,
+            // The runs of a batch are joined.
+            Source::Irregular(_, batch) => batch.next == batch.runs.len(),
+        }
+    }
+
     /// The next run as the filetype has it.
+    #[inline]
     fn pull(&mut self) -> Option<Run> {
         if self.rest == 0 {
             return None;
@@ -173,8 +186,13 @@ impl Iterator for Runs<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Run> {
-        let mut run = self.pending.take().or_else(|| self.pull())?;
-        while let Some(next) = self.pull() {
+        let mut run = match self.pending.take() {
+            Some(run) => run,
+            None => self.pull()?,
+        };
+        while self.may_go_on()
+            && let Some(next) = self.pull()
+        {
             if next.offset != run.end() {
                 self.pending = Some(next);
                 break;
