@@ -436,6 +436,38 @@ mod tests {
     }
 
     #[test]
+    fn a_short_transfer_goes_on_behind_what_is_done() {
+        let file = MemoryStore::default()
+            .open(Path::new("f"), &OpenMode::CREATE)
+            .unwrap();
+        let data = *b"abcdefgh";
+        let (tell, told) = channel();
+        let transfer = Transfer {
+            direction: Direction::Write,
+            file: file.clone(),
+            buf: data.as_ptr().cast_mut(),
+            len: data.len(),
+            offset: 10,
+            done: 0,
+            on_end: Box::new(move |n| tell.send(n.unwrap()).unwrap()),
+            operation: Arc::new(UnderWay::default()).begin(),
+        };
+        let transfer = transfer.advance(Ok(2)).unwrap();
+        let interrupted = io::Error::from_raw_os_error(libc::EINTR);
+        let transfer = transfer.advance(Err(interrupted)).unwrap();
+        let transfer = transfer.advance(Ok(3)).unwrap();
+        assert_eq!(transfer.done, 5);
+        transfer.run();
+        assert_eq!(told.recv(), Ok(8));
+        let mut found = [0; 9];
+        assert_eq!(
+            transfer::read_exact_or_end(&*file, &mut found, 15).unwrap(),
+            3
+        );
+        assert_eq!(&found[..3], b"fgh");
+    }
+
+    #[test]
     fn dropping_waits_for_jobs() {
         let (tell, told) = channel();
         let engine = Engine::new(Options::default());

@@ -76,23 +76,39 @@ impl Unlock for RangeTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
-    fn an_overlapping_range_waits_and_others_do_not() {
+    fn overlapping_ranges_exclude_each_other() {
+        const ROUNDS: u32 = 2_000;
         let table = RangeTable::default();
-        let released = AtomicBool::new(false);
-        table.take(&(10..20));
-        table.take(&(20..30));
+        let count = AtomicU32::new(0);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                table.take(&(15..25));
-                assert!(released.load(Ordering::Acquire));
-                table.release(&(15..25));
-            });
-            table.release(&(20..30));
-            released.store(true, Ordering::Release);
-            table.release(&(10..20));
+            for range in [0..60, 50..100, 59..60, 40..70] {
+                let (table, count) = (&table, &count);
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        table.take(&range);
+                        // No atomic addition: the table must keep the others away.
+                        let next = count.load(Ordering::Relaxed) + 1;
+                        std::thread::yield_now();
+                        count.store(next, Ordering::Relaxed);
+                        table.release(&range);
+                    }
+                });
+            }
         });
+        assert_eq!(count.into_inner(), 4 * ROUNDS);
+    }
+
+    #[test]
+    fn neighbours_do_not_wait() {
+        let table = RangeTable::default();
+        for range in [10..20, 20..30, 0..10] {
+            table.take(&range);
+        }
+        table.release(&(20..30));
+        table.take(&(20..25));
+        assert_eq!(table.taken.into_inner().unwrap().len(), 3);
     }
 }

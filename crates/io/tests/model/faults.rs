@@ -166,3 +166,45 @@ fn calls_on_the_whole_file_are_told_and_repeated() {
         assert_eq!(run(ENOSPC, 1).unwrap_err().kind, Kind::NoSpace);
     }
 }
+
+#[test]
+fn writes_take_locks_where_others_sieve() {
+    let data = [200; 90];
+    let contiguous = View::bytes();
+    for (view, atomic, lock_writes, locks) in [
+        (view(), false, false, 0),
+        (view(), false, true, 30),
+        (view(), true, true, 1),
+        (contiguous.clone(), false, false, 0),
+        (contiguous.clone(), false, true, 1),
+        (contiguous, true, false, 1),
+    ] {
+        let (_, faulty) = store(&[]);
+        let file = faulty.open(Path::new(PATH), &OpenMode::CREATE).unwrap();
+        let access = Access {
+            atomic,
+            lock_writes,
+            ..access(Choice::Never)
+        };
+        transfer::write(&*file, &view, 0, &data, &access).unwrap();
+        assert_eq!(faulty.calls(Call::Lock), locks);
+    }
+}
+
+#[test]
+fn opening_and_deleting_fail_with_their_path() {
+    let (_, faulty) = store(&[
+        Fault::nth(Call::Open, 0, Reaction::Fail(EIO)),
+        Fault::nth(Call::Delete, 0, Reaction::Fail(EIO)),
+    ]);
+    let path = Path::new(PATH);
+    for error in [
+        faulty.open(path, &OpenMode::READ).err().unwrap(),
+        faulty.delete(path).unwrap_err(),
+    ] {
+        assert_eq!((error.kind, error.path.as_path()), (Kind::Io, path));
+    }
+    faulty.delete(path).unwrap();
+    let error = faulty.open(path, &OpenMode::READ).err().unwrap();
+    assert_eq!(error.kind, Kind::NoSuchFile);
+}
