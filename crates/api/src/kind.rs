@@ -505,6 +505,7 @@ impl Kind {
         match self {
             Kind::Object(o, _) if o.word == "ctype" || o.word == "type" => "args::unused_type()",
             Kind::Object(o, _) if o.word == "op" => "args::unused_op()",
+            Kind::Object(_, Passing::Maybe) => "None",
             Kind::Object(..) => "",
             Kind::Plain(p) => p.absent,
             Kind::Function(..) | Kind::Variadic => "",

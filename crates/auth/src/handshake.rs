@@ -168,7 +168,17 @@ impl Handshake {
     /// handshake's last are left in `bytes`. An error is final: close the connection without
     /// sending anything.
     pub fn feed(&mut self, config: &HandshakeConfig, bytes: &mut &[u8]) -> Result<Step, Rejected> {
-        let step = self.advance(config, bytes);
+        self.feed_any(&[config], bytes)
+    }
+
+    /// As [`Handshake::feed`], by any of several keys: the first that the hello was made with is
+    /// that of the session ([`Session::job`]). As the initiator, only the first one is used.
+    pub fn feed_any(
+        &mut self,
+        configs: &[&HandshakeConfig],
+        bytes: &mut &[u8],
+    ) -> Result<Step, Rejected> {
+        let step = self.advance(configs, bytes);
         if step.is_err() {
             self.state = State::Over;
             self.filled = 0;
@@ -186,7 +196,11 @@ impl Handshake {
         }
     }
 
-    fn advance(&mut self, config: &HandshakeConfig, bytes: &mut &[u8]) -> Result<Step, Rejected> {
+    fn advance(
+        &mut self,
+        configs: &[&HandshakeConfig],
+        bytes: &mut &[u8],
+    ) -> Result<Step, Rejected> {
         let missing = self.missing_bytes();
         let take = bytes.len().min(missing);
         let (taken, rest) = bytes.split_at(take);
@@ -203,11 +217,14 @@ impl Handshake {
         self.filled = 0;
         match std::mem::replace(&mut self.state, State::Over) {
             State::AwaitHello => {
-                let (session, response) = respond(config, &self.incoming)?;
+                let (session, response) = respond_any(configs, &self.incoming)?;
                 self.state = State::AwaitFinished(session);
                 Ok(Step::Send(response))
             }
-            State::AwaitResponse { to, noise } => finish(config, to, *noise, message),
+            State::AwaitResponse { to, noise } => match configs.first() {
+                Some(config) => finish(config, to, *noise, message),
+                None => Err(Rejected::Proof),
+            },
             State::AwaitFinished(session) => finished(session, message),
             State::Over => Err(Rejected::Closed),
         }
@@ -224,6 +241,24 @@ impl fmt::Debug for Handshake {
         };
         write!(f, "Handshake({state})")
     }
+}
+
+/// As the responder: answers a hello by the first key that it was made with. A key that it was not
+/// made with costs a few hashes.
+fn respond_any(
+    configs: &[&HandshakeConfig],
+    hello: &[u8; HELLO_BYTES],
+) -> Result<(Session, Message), Rejected> {
+    let mut why = Rejected::Proof;
+    for config in configs {
+        match respond(config, hello) {
+            Ok(answer) => return Ok(answer),
+            // A hello that a key opens, and that is refused all the same, says more.
+            Err(Rejected::Proof) => {}
+            Err(e) => why = e,
+        }
+    }
+    Err(why)
 }
 
 /// As the responder: reads a whole hello and makes the response. There is no Diffie-Hellman
@@ -292,6 +327,7 @@ fn write(
 /// An open connection: the process at its other end, and what seals and opens its records.
 pub struct Session {
     peer: u32,
+    job: u64,
     encrypt: bool,
     records: Box<(Sealer, Opener)>,
 }
@@ -309,6 +345,7 @@ impl Session {
         };
         Session {
             peer,
+            job: config.local.job,
             encrypt: config.local.encrypt,
             records: Box::new((Sealer::new(send), Opener::new(receive))),
         }
@@ -317,6 +354,11 @@ impl Session {
     /// The other end's process number, proved.
     pub fn peer(&self) -> u32 {
         self.peer
+    }
+
+    /// The job's number in the configuration that both ends have used.
+    pub fn job(&self) -> u64 {
+        self.job
     }
 
     /// Whether both ends want records.

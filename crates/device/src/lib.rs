@@ -70,7 +70,10 @@ pub use ferry_transport::connected::REFUSED;
 pub use ferry_transport::model::{is_modelled, virtual_time};
 pub use ferry_transport::shm::{Mapping, PeerMemory, SharedMemory, SharedRange, Waker};
 pub use ferry_transport::shm::{READ_MIN_ADAPTIVE, read_min, set_read_min};
-pub use ferry_transport::{Blocks, Offer, ReadError, RemoteError, RemoteMemory, SegmentKey};
+pub use ferry_transport::{
+    Blocks, ForeignProcess, Link, Offer, ReadError, RemoteError, RemoteMemory, SegmentKey,
+    TransportError,
+};
 pub use node::counter_board::{CounterBoardGroup, PHASES, SLOT_MAX_BYTES};
 pub use node::flat_board::{FlatBoardGroup, MARK_BITS, POST_MAX_BYTES};
 pub use node::lock::{NodeLock, Patience, STARVING_AFTER};
@@ -88,4 +91,4 @@ pub use progress::wait::{
 };
 pub use protocol::control::ControlMessage;
 pub use protocol::deferred::EDGE_MAX_BYTES;
-pub use protocol::failure::last_failure;
+pub use protocol::failure::{failed_wholly, last_failure};

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! process, session      the models by which a program uses MPI
+//! dynamic               processes of other jobs: ports, spawn, names
 //! comm, group, topo     communicators and what is attached to them: attr, info, errhandler
 //! pt2pt, partitioned    messages from buffers (buffer), completed by request
 //! win                   windows and one-sided operations
@@ -26,6 +27,7 @@ pub mod buffer;
 pub mod coll;
 pub mod comm;
 mod crash;
+pub mod dynamic;
 pub mod errhandler;
 pub mod error;
 mod flush_stdio;

@@ -4,6 +4,7 @@
 //! The first of them starts the process. It stays started until the program ends. Only its use
 //! count falls to 0 and rises again.
 
+use crate::dynamic::universe;
 use crate::overlap;
 use crate::{Comm, ProcId, Result, coll, crash, device, err, unreceived};
 use ferry_job::{Client, JobContext, RankInfo, RankState, RankStatus};
@@ -196,7 +197,13 @@ fn wants_progress_thread() -> Result<bool> {
 impl Process {
     /// A context id that this job has not used yet. Called by the process that leads the creation
     /// of a communicator.
+    ///
+    /// Once the process knows processes of other jobs, whose counters it does not know, the context
+    /// is random.
     pub fn new_context(&self) -> device::ContextId {
+        if let Some(context) = universe::new_context() {
+            return context;
+        }
         device::ContextId::new(self.me, self.next_context.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -263,6 +270,7 @@ impl Process {
                 return;
             }
         }
+        crate::dynamic::port::close_all();
         device::finish();
         // Another session may have been initialised in the meantime.
         let use_count = self.use_count();

@@ -65,6 +65,7 @@ mod virtual_time;
 mod wakeup;
 
 pub use card_memory::CardMemory;
+pub use connected::{ForeignProcess, Link};
 pub use error::{ReadError, TransportError};
 pub use inbox::Inbox;
 pub use names::TRANSPORT_NAMES;

@@ -240,6 +240,12 @@ impl Transports {
                 *slot = route;
                 Ok(route)
             }
+            // A process of another job.
+            (Some(route), None) => {
+                self.routes.resize(peer as usize + 1, UNKNOWN);
+                self.routes[peer as usize] = route;
+                Ok(route)
+            }
             _ => Err(self.unreachable(peer)),
         }
     }
@@ -548,6 +554,7 @@ impl Transports {
     }
 }
 
+mod foreign;
 mod node;
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -1,5 +1,6 @@
 //! The contract of a transport: what it sends, reads and delivers.
 
+use crate::connected::ConnTransport;
 use crate::{
     CardMemory, Inbox, NodeCollectives, ProcId, ReadError, RemoteMemory, RendezvousOffload,
     Sleeper, TransportError, VirtualTime,
@@ -279,6 +280,10 @@ pub trait Transport: Send {
     /// next [`Transport::arm`] on. 0: the first bytes wake it. Anything else wakes it at once.
     fn set_receive_low_water(&mut self, _bytes: usize) {}
 
+    /// Its connections, where it has some: by these, processes of other jobs are reached.
+    fn connections(&mut self) -> Option<&mut ConnTransport> {
+        None
+    }
     /// Its virtual time, on a modelled machine.
     fn virtual_time(&mut self) -> Option<&mut dyn VirtualTime> {
         None

@@ -25,7 +25,8 @@ pub struct Wakeup {
     word: &'static AtomicU32,
     /// Only this crate writes the word, so that its lowest bit is that of [`wakeup_word`].
     is_wakeup_word: bool,
-    descriptors: Option<Descriptors>,
+    /// Set once there are descriptors: when it is made, or by [`Wakeup::add_descriptors`].
+    descriptors: OnceLock<Descriptors>,
 }
 
 /// What the thread waits for that waits for descriptors.
@@ -50,7 +51,7 @@ impl Wakeup {
         Wakeup {
             word,
             is_wakeup_word,
-            descriptors: None,
+            descriptors: OnceLock::new(),
         }
     }
 
@@ -63,6 +64,21 @@ impl Wakeup {
         name: Option<u64>,
         transports: impl Iterator<Item = BorrowedFd<'a>>,
     ) -> Result<Wakeup, TransportError> {
+        let wakeup = Wakeup::on_word(word, false);
+        wakeup.add_descriptors(name, transports)?;
+        Ok(wakeup)
+    }
+
+    /// From now on the process's threads sleep on the transports' descriptors, too. Does nothing if
+    /// they do already. Threads that sleep now are to be [woken](Wakeup::signal), so that one of
+    /// them waits for descriptors.
+    ///
+    /// Errors: the limit on open files is reached.
+    pub fn add_descriptors<'a>(
+        &self,
+        name: Option<u64>,
+        transports: impl Iterator<Item = BorrowedFd<'a>>,
+    ) -> Result<(), TransportError> {
         let make = || -> rustix::io::Result<Descriptors> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             let watch = |fd: BorrowedFd<'_>, about| {
@@ -86,11 +102,13 @@ impl Wakeup {
             Ok(Descriptors { epoll, own, remote })
         };
         match make() {
-            Ok(descriptors) => Ok(Wakeup {
-                word,
-                is_wakeup_word: false,
-                descriptors: Some(descriptors),
-            }),
+            Ok(descriptors) => {
+                if self.is_wakeup_word {
+                    wakeup_word::set_polled(self.word, false);
+                }
+                let _ = self.descriptors.set(descriptors);
+                Ok(())
+            }
             Err(e) => Err(TransportError::Refused {
                 attempted: "making what this process sleeps on".into(),
                 cause: e.into(),
@@ -108,14 +126,14 @@ impl Wakeup {
     /// The wakeup word's address and the epoll descriptor. The launcher recognises by them that a
     /// thread's system call is a sleep in MPI.
     pub fn sleep_addresses(&self) -> (u64, Option<i32>) {
-        let descriptors = self.descriptors.as_ref().map(|d| d.epoll.as_raw_fd());
+        let descriptors = self.descriptors.get().map(|d| d.epoll.as_raw_fd());
         (std::ptr::from_ref(self.word) as u64, descriptors)
     }
 
     /// Returns whether one of the sleeping threads has to [wait for
     /// descriptors](Wakeup::wait_descriptors).
     pub fn has_descriptors(&self) -> bool {
-        self.descriptors.is_some()
+        self.descriptors.get().is_some()
     }
 
     /// Sleeps until a thread of this process signals, but not longer than `at_most`. Without
@@ -141,7 +159,7 @@ impl Wakeup {
     /// Sleeps until somebody signals or a transport's descriptor has something, but not longer than
     /// `at_most`. For one thread at a time.
     pub fn wait_descriptors(&self, at_most: Option<Duration>) {
-        let Some(descriptors) = &self.descriptors else {
+        let Some(descriptors) = self.descriptors.get() else {
             return;
         };
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); 4];
@@ -161,6 +179,11 @@ impl Wakeup {
         }
     }
 
+    /// Returns whether the word's lowest bit is that of [`wakeup_word`].
+    fn uses_polled_bit(&self) -> bool {
+        self.is_wakeup_word && self.descriptors.get().is_none()
+    }
+
     /// Returns whether there was a signal since [`Wakeup::epoch`] was `seen`.
     pub fn signaled_since(&self, seen: u32) -> bool {
         wakeup_word::signaled_since(self.word, seen)
@@ -168,24 +191,24 @@ impl Wakeup {
 
     /// Returns whether the progress thread sees a signal without being woken.
     pub fn is_polled(&self) -> bool {
-        self.is_wakeup_word && wakeup_word::is_polled(self.word)
+        self.uses_polled_bit() && wakeup_word::is_polled(self.word)
     }
 
     /// Sets whether the progress thread looks at the wakeup word before it sleeps. False: it is
     /// about to sleep. Does nothing where there are descriptors.
     pub fn set_polled(&self, polled: bool) {
-        if self.is_wakeup_word {
+        if self.uses_polled_bit() {
             wakeup_word::set_polled(self.word, polled);
         }
     }
 
     /// Wakes these of the process's sleeping threads. `watched`: one of them waits for descriptors.
     pub fn signal(&self, who: Sleeper, watched: bool) {
-        let for_thread = who == Sleeper::Progress && self.is_wakeup_word;
+        let for_thread = who == Sleeper::Progress && self.uses_polled_bit();
         if wakeup_word::signal(self.word, for_thread) {
             wake(self.word, who.bits());
         }
-        if watched && let Some(descriptors) = &self.descriptors {
+        if watched && let Some(descriptors) = self.descriptors.get() {
             let _ = rustix::io::write(&descriptors.own, &1u64.to_ne_bytes());
         }
     }

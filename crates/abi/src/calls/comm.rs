@@ -3,6 +3,7 @@
 use super::group::number_of;
 use crate::prelude::*;
 use ferry_mpi::comm::{self, Hints, PeerLeader, SplitType};
+use ferry_mpi::dynamic::universe;
 
 pub fn comm_size(comm: &'static Arc<Comm>, size: Out<i32>) -> Result<()> {
     size.set(comm.size() as i32);
@@ -220,13 +221,17 @@ pub fn intercomm_merge(
 pub fn comm_free(comm: InOutHandle<Comm>) -> Result<()> {
     deletable(&comm)?;
     comm.object().free()?;
-    comm.free().map(drop)
+    drop(comm.free()?);
+    universe::release_unused();
+    Ok(())
 }
 
 pub fn comm_disconnect(comm: InOutHandle<Comm>) -> Result<()> {
     deletable(&comm)?;
     comm.object().disconnect()?;
-    comm.free().map(drop)
+    drop(comm.free()?);
+    universe::release_unused();
+    Ok(())
 }
 
 fn deletable(comm: &InOutHandle<Comm>) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod active;
 mod deferred;
+mod foreign;
 mod memory;
 mod receive;
 mod send;

@@ -6,6 +6,7 @@ use crate::base::request::{Completion, Fault, Operation, ReqId};
 use crate::protocol::engine::{Engine, Worker};
 use ferry_transport::TransportError;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The last failure of a transport of this process.
@@ -25,6 +26,13 @@ pub fn last_failure() -> Option<String> {
 pub(crate) fn record_first(e: &TransportError) {
     lock().get_or_insert_with(|| e.to_string());
 }
+
+/// Returns whether a transport has failed as a whole, so that no peer may be heard of any more.
+pub fn failed_wholly() -> bool {
+    FAILED_WHOLLY.load(Ordering::Relaxed)
+}
+
+static FAILED_WHOLLY: AtomicBool = AtomicBool::new(false);
 
 /// Processes whose transport has failed: no message of them arrives any more.
 #[derive(Default)]
@@ -62,18 +70,36 @@ impl Worker {
                 self.engine.lost_peers.0.insert(peer);
                 self.engine.fail_peer(peer);
             }
-            None => self.engine.requests.fail_all(Fault::Transport),
+            None => {
+                FAILED_WHOLLY.store(true, Ordering::Relaxed);
+                self.engine.requests.fail_all(Fault::Transport);
+            }
         }
+    }
+
+    /// Drops what is known of a peer whose process number may become another process's.
+    pub fn forget_peer(&mut self, peer: ProcId) {
+        self.engine.fail_sends_to(peer);
+        self.engine.lost_peers.0.remove(&peer);
     }
 }
 
 impl Engine {
-    /// Fails what cannot complete without `peer`. Each protocol drops its state of the peer.
-    fn fail_peer(&mut self, peer: ProcId) {
+    /// Fails the sends to `peer`. Each protocol drops its state of the peer.
+    fn fail_sends_to(&mut self, peer: ProcId) {
         let mut failed = self.outbox.forget(peer);
         self.streams.forget(peer);
         self.speculative.forget(peer);
         failed.extend(self.deferred.forget(peer));
+        for req in failed {
+            self.requests.fail(req, Fault::Transport);
+        }
+    }
+
+    /// Fails what cannot complete without `peer`.
+    fn fail_peer(&mut self, peer: ProcId) {
+        self.fail_sends_to(peer);
+        let mut failed = Vec::new();
         let mut unmatched = Vec::new();
         for (req, operation) in self.requests.iter_pending() {
             match operation {

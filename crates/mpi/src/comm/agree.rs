@@ -1,14 +1,16 @@
 //! Agreement among processes, mostly on a new communicator: small messages along a binomial tree.
 //!
 //! The messages travel in the parent's control context, or in its tagged context where not all
-//! members take part. Their source is the sender's process number, so any subset can communicate.
+//! members take part. Their source is the sender's rank in the parent, so any subset can
+//! communicate. A process number would not do: processes of different jobs count differently.
 //! An agreement costs at most two messages for each member. Where ranks outnumber cores, that
 //! matters more than the number of rounds.
 
 use super::Comm;
 use crate::device::{
-    self, ContextId, Key, Pattern, ProcId, SendMode, Sink, Source, Tags, WaitingFor,
+    self, ContextId, Key, Pattern, ProcId, ReqId, SendMode, Sink, Source, Tags, WaitingFor,
 };
+use crate::dynamic::universe::{self, ProcessName};
 use crate::{Group, Result, err};
 
 /// The processes of one agreement, and the context and tag of its messages.
@@ -18,6 +20,21 @@ pub(crate) struct Agreement<'a> {
     tag: u32,
     group: &'a Group,
     rank: u32,
+}
+
+/// The way from one leader to another, outside the leaders' agreements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeaderLink {
+    /// Context of its messages.
+    pub context: ContextId,
+    /// Tag of its messages.
+    pub tag: u32,
+    /// The other leader.
+    pub process: ProcId,
+    /// Source of this leader's messages.
+    pub mine: u32,
+    /// Source of the other's messages.
+    pub theirs: u32,
 }
 
 impl<'a> Agreement<'a> {
@@ -62,7 +79,7 @@ impl<'a> Agreement<'a> {
             mask <<= 1;
         }
         if at != 0 {
-            bytes = self.receive(self.process(root, at - mask))?;
+            bytes = self.receive_of(self.process(root, at - mask))?;
         }
         while mask > 1 {
             mask >>= 1;
@@ -84,7 +101,7 @@ impl<'a> Agreement<'a> {
                 return Ok(Vec::new());
             }
             if at + mask < size {
-                bytes.extend(self.receive(self.process(root, at + mask))?);
+                bytes.extend(self.receive_of(self.process(root, at + mask))?);
             }
             mask <<= 1;
         }
@@ -102,7 +119,7 @@ impl<'a> Agreement<'a> {
         let mut parts = if at == 0 {
             parts
         } else {
-            let bytes = self.receive(self.process(0, at - mask))?;
+            let bytes = self.receive_of(self.process(0, at - mask))?;
             let mut reader = Reader(&bytes);
             let count = mask.min(size - at);
             (0..count)
@@ -123,20 +140,18 @@ impl<'a> Agreement<'a> {
     }
 
     /// Exchanges bytes with one process outside the agreement.
-    pub fn exchange(
-        &self,
-        context: ContextId,
-        tag: u32,
-        with: ProcId,
-        mine: Vec<u8>,
-    ) -> Result<Vec<u8>> {
-        let link = Agreement {
-            context,
-            tag,
-            ..*self
+    pub fn exchange(&self, link: &LeaderLink, mine: Vec<u8>) -> Result<Vec<u8>> {
+        let key = Key {
+            context: link.context,
+            source: link.mine,
+            tag: link.tag,
         };
-        link.send(with, mine)?;
-        link.receive(with)
+        send(link.process, key, mine)?;
+        let theirs = Key {
+            source: link.theirs,
+            ..key
+        };
+        receive(link.process, theirs, self.comm)
     }
 
     /// The rank relative to `root`, modulo the size.
@@ -149,61 +164,87 @@ impl<'a> Agreement<'a> {
     }
 
     fn send(&self, to: ProcId, bytes: Vec<u8>) -> Result<()> {
-        let mut d = device::device();
         let key = Key {
             context: self.context,
-            source: d.me(),
+            source: self.comm.rank(),
             tag: self.tag,
         };
-        // SAFETY: the device owns the bytes.
-        let started = unsafe {
-            d.send(
-                to,
-                key,
-                Source::Owned(bytes.into_boxed_slice()),
-                SendMode::Standard,
-            )
-        };
-        let Some(req) = started else { return Ok(()) };
-        if d.is_complete(req) {
-            return fault(d.take(req).fault, to);
-        }
-        // No wait: the message leaves while this process waits for others.
-        d.detach(req);
-        Ok(())
+        send(to, key, bytes)
     }
 
-    fn receive(&self, from: ProcId) -> Result<Vec<u8>> {
-        let pattern = Pattern {
+    fn receive_of(&self, from: ProcId) -> Result<Vec<u8>> {
+        let source = self.comm.group.rank_of(from);
+        let key = Key {
             context: self.context,
-            source: Some(from),
-            tag: Tags::one(self.tag),
+            source: source.ok_or_else(malformed)?,
+            tag: self.tag,
         };
-        let what = WaitingFor {
-            context: self.comm.context,
-            peer: from as i32,
-            tag: -1,
-            details: Some(self.comm),
-        };
-        let mut found = None;
-        device::wait_until(&what, |d| {
-            found = d.matched_probe(&pattern);
-            found.is_some() || device::last_failure().is_some()
-        });
-        let Some((message, envelope)) = found else {
-            let cause = device::last_failure().unwrap_or_default();
-            return Err(err!(Other, "{cause}"));
-        };
-        let mut bytes = vec![0; envelope.len as usize];
-        let sink = Sink::Bytes {
-            ptr: bytes.as_mut_ptr(),
-            cap: bytes.len(),
-        };
-        // SAFETY: `bytes` is not accessed until the receive has completed, in the next statement.
-        let req = unsafe { device::device().receive_matched(message, sink) };
-        fault(device::wait(req, &what).fault, from)?;
-        Ok(bytes)
+        receive(from, key, self.comm)
     }
+}
+
+/// Sends bytes to a process. Does not wait: they leave while this process waits for others.
+pub(crate) fn send(to: ProcId, key: Key, bytes: Vec<u8>) -> Result<()> {
+    let mut d = device::device();
+    // SAFETY: the device owns the bytes.
+    let started = unsafe {
+        d.send(
+            to,
+            key,
+            Source::Owned(bytes.into_boxed_slice()),
+            SendMode::Standard,
+        )
+    };
+    let Some(req) = started else { return Ok(()) };
+    if d.is_complete(req) {
+        return fault(d.take(req).fault, to);
+    }
+    d.detach(req);
+    Ok(())
+}
+
+/// Receives the bytes that process `from` sends with this key, on behalf of `comm`. Blocks until
+/// they are here, or until the process is lost.
+fn receive(from: ProcId, key: Key, comm: &Comm) -> Result<Vec<u8>> {
+    let pattern = Pattern {
+        context: key.context,
+        source: Some(key.source),
+        tag: Tags::one(key.tag),
+    };
+    let what = WaitingFor {
+        context: comm.context,
+        peer: from as i32,
+        tag: -1,
+        details: Some(comm),
+    };
+    let mut found = None;
+    device::wait_until(&what, |d| {
+        found = d.matched_probe(&pattern);
+        found.is_some() || d.is_lost(from) || device::failed_wholly()
+    });
+    let Some((message, envelope)) = found else {
+        let cause = device::last_failure().unwrap_or_default();
+        return Err(err!(Other, "{cause}"));
+    };
+    receive_found(message, envelope.len, from, &what)
+}
+
+/// Receives a message of `len` bytes that a probe has taken.
+pub(crate) fn receive_found(
+    message: ReqId,
+    len: u64,
+    from: ProcId,
+    what: &WaitingFor<'_>,
+) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; len as usize];
+    let sink = Sink::Bytes {
+        ptr: bytes.as_mut_ptr(),
+        cap: bytes.len(),
+    };
+    // SAFETY: `bytes` is not accessed until the receive has completed, in the next statement.
+    let req = unsafe { device::device().receive_matched(message, sink) };
+    fault(device::wait(req, what).fault, from)?;
+    Ok(bytes)
 }
 
 fn fault(fault: Option<device::Fault>, peer: ProcId) -> Result<()> {
@@ -216,7 +257,7 @@ fn fault(fault: Option<device::Fault>, peer: ProcId) -> Result<()> {
     }
 }
 
-fn malformed() -> crate::Error {
+pub(crate) fn malformed() -> crate::Error {
     err!(
         Intern,
         "a message about a new communicator makes no sense: do all processes make the same call?"
@@ -234,11 +275,11 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, number: u64) {
     out.extend(number.to_le_bytes());
 }
 
-/// Appends the members of a group, preceded by their number.
+/// Appends the names of the members of a group, preceded by their number.
 pub(crate) fn put_group(out: &mut Vec<u8>, group: &Group) {
     put_u64(out, u64::from(group.size()));
-    for process in group.iter() {
-        out.extend(process.to_le_bytes());
+    for name in universe::names(group.iter()) {
+        name.put(out);
     }
 }
 
@@ -286,12 +327,12 @@ impl<'a> Reader<'a> {
         self.take(usize::try_from(len).map_err(|_| malformed())?)
     }
 
-    /// Processes that [`put_group`] appended.
-    pub fn processes(&mut self) -> Result<Vec<ProcId>> {
+    /// The names of processes that [`put_group`] appended.
+    pub fn processes(&mut self) -> Result<Vec<ProcessName>> {
         let count = usize::try_from(self.u64()?).map_err(|_| malformed())?;
-        let bytes = self.take(count.checked_mul(4).ok_or_else(malformed)?)?;
-        let mut reader = Reader(bytes);
-        (0..count).map(|_| reader.u32()).collect()
+        let bytes = count.checked_mul(ProcessName::BYTES);
+        let mut reader = Reader(self.take(bytes.ok_or_else(malformed)?)?);
+        (0..count).map(|_| ProcessName::read(&mut reader)).collect()
     }
 
     /// Have all bytes been read?

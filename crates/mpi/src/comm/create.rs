@@ -134,8 +134,10 @@ impl Comm {
     ) -> Result<(Option<Arc<Comm>>, Option<&'static str>)> {
         let known = hints.get("mpi_hw_resource_type") == Some(SHARED_MEMORY);
         let color = match how {
-            Some(SplitType::Shared | SplitType::HardwareUnguided) => Some(node()),
-            Some(SplitType::HardwareGuided | SplitType::ResourceGuided) if known => Some(node()),
+            Some(SplitType::Shared | SplitType::HardwareUnguided) => Some(node(self)),
+            Some(SplitType::HardwareGuided | SplitType::ResourceGuided) if known => {
+                Some(node(self))
+            }
             _ => None,
         };
         let new = self.split(color, key)?;
@@ -219,10 +221,18 @@ impl Comm {
     }
 }
 
-/// A number for this node: the same in all its processes, and different on other nodes.
-fn node() -> u32 {
+/// A number for this node: the same in all its processes, and different on other nodes. Processes
+/// of several jobs share no memory, so that each job has numbers of its own then.
+fn node(comm: &Comm) -> u32 {
     let process = process();
-    process.node_ranks().first().copied().unwrap_or(process.me)
+    let first = process.node_ranks().first().copied();
+    let first = first.unwrap_or(process.me);
+    if !comm.spans_jobs() {
+        return first;
+    }
+    let job = process.rank_info.job;
+    let mixed = (job ^ job >> 32) as u32;
+    mixed.wrapping_add(first.wrapping_mul(0x9e37_79b1)) >> 1
 }
 
 /// One member's arguments to a split.

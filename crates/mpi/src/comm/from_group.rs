@@ -4,7 +4,7 @@
 //! concurrent calls.
 
 use super::Comm;
-use super::agree::{Agreement, Reader, put_u64};
+use super::agree::{Agreement, LeaderLink, Reader, put_u64};
 use super::inter::create_between;
 use crate::device::{ContextId, ProcId};
 use crate::process::process;
@@ -49,7 +49,14 @@ pub fn intercomm_create_from_groups(
 ) -> Result<Arc<Comm>> {
     let world = &process().world;
     let agreement = Agreement::new(world, context(), tag_of(tag), group)?;
-    let link = other.map(|other| (context(), tag_of(tag) | 1 << 31, other));
+    let rank_of = |process| world.group.rank_of(process).unwrap_or(0);
+    let link = other.map(|other| LeaderLink {
+        context: context(),
+        tag: tag_of(tag) | 1 << 31,
+        process: other,
+        mine: world.rank(),
+        theirs: rank_of(other),
+    });
     create_between(&agreement, leader, link, world, group)
 }
 

@@ -77,7 +77,6 @@ impl Duplication {
             None => (old, tag),
             Some(local) => (local, local.next_agreement()),
         };
-        let me = process().me;
         let (rank, size) = (tree.rank(), tree.size());
         let mut mask = 1;
         while mask < size && rank & mask == 0 {
@@ -101,7 +100,7 @@ impl Duplication {
                 .collect(),
             child_key: Key {
                 context: tree.context.control(),
-                source: me,
+                source: rank,
                 tag: tree_tag,
             },
         };
@@ -112,13 +111,18 @@ impl Duplication {
             work.own[8..].copy_from_slice(&process().new_context().0.to_le_bytes());
             let key = Key {
                 context: old.context.control(),
-                source: me,
+                // Both leaders are rank 0 of their side.
+                source: 0,
                 tag,
             };
             send(&mut device::device(), old.peer(0), key, work.own);
             work.post_receive(old.peer(0), key);
         } else if rank != 0 {
-            work.post_receive(tree.group.process(rank - mask), work.child_key);
+            let key = Key {
+                source: rank - mask,
+                ..work.child_key
+            };
+            work.post_receive(tree.group.process(rank - mask), key);
         }
         work
     }
@@ -128,7 +132,7 @@ impl Duplication {
         let mut contexts = Box::new([0; 16]);
         let pattern = Pattern {
             context: key.context,
-            source: Some(from),
+            source: Some(key.source),
             tag: Tags::one(key.tag),
         };
         let sink = Sink::Bytes {

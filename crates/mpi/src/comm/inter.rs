@@ -5,9 +5,11 @@
 //! one, so no further message is needed.
 
 use super::Comm;
-use super::agree::{Agreement, Reader, put_framed, put_group, put_u64};
+use super::agree::{Agreement, LeaderLink, Reader, put_framed, put_group, put_u64};
 use super::create::{Choice, Choices};
-use crate::device::{ContextId, ProcId};
+use crate::device::ContextId;
+use crate::dynamic::introduce;
+use crate::dynamic::universe::{self, ProcessName};
 use crate::process::process;
 use crate::{Group, Result, err};
 use std::sync::Arc;
@@ -26,7 +28,7 @@ struct Side {
     offered: ContextId,
     /// The context of its own local communicator.
     local: ContextId,
-    group: Vec<crate::ProcId>,
+    group: Vec<ProcessName>,
 }
 
 impl Side {
@@ -64,35 +66,37 @@ pub fn intercomm_create(
     let link = peer_leader.map(|b| {
         // MPI_Comm_create_group uses the tagged context, too. Leaders use the upper half of the
         // tags, so the two never match.
-        (
-            b.peer_comm.context.tagged(),
-            tag | 1 << 31,
-            b.peer_comm.peer(b.remote_leader),
-        )
+        LeaderLink {
+            context: b.peer_comm.context.tagged(),
+            tag: tag | 1 << 31,
+            process: b.peer_comm.peer(b.remote_leader),
+            mine: b.peer_comm.rank(),
+            theirs: b.remote_leader,
+        }
     });
     create_between(&agreement, local_leader, link, local, &local.group)
 }
 
 /// An intercommunicator between `group`, the members of `agreement`, and another group. The member
-/// `leader` passes context, tag and process of the other leader. The new communicator inherits from
+/// `leader` passes the way to the other leader. The new communicator inherits from
 /// `parent`.
 pub(super) fn create_between(
     agreement: &Agreement<'_>,
     leader: u32,
-    link: Option<(ContextId, u32, ProcId)>,
+    link: Option<LeaderLink>,
     parent: &Comm,
     group: &Arc<Group>,
 ) -> Result<Arc<Comm>> {
     let mut both = Vec::new();
     if agreement.rank() == leader {
-        let Some((context, tag, other)) = link else {
+        let Some(link) = &link else {
             return Err(err!(
                 Comm,
                 "the leader of the local group gave no peer communicator"
             ));
         };
         let mine = Side::offer(group);
-        let theirs = agreement.exchange(context, tag, other, mine.clone())?;
+        let theirs = agreement.exchange(link, mine.clone())?;
         put_framed(&mut both, &mine);
         put_framed(&mut both, &theirs);
     }
@@ -102,13 +106,22 @@ pub(super) fn create_between(
         Side::parse(reader.framed()?)?,
         Side::parse(reader.framed()?)?,
     );
-    if let Some(p) = theirs.group.iter().find(|&&p| group.contains(p)) {
+    if let Some(name) = theirs.group.iter().find(|name| mine.group.contains(name)) {
         return Err(err!(
             Comm,
-            "process {p} of the job is in both the local and the remote group"
+            "process {} of the job is in both the local and the remote group",
+            name.rank
         ));
     }
-    Ok(Arc::new(parent.inter_of(&mine, theirs, group.clone())))
+    // Processes of several jobs may not know each other.
+    if universe::span_jobs(mine.group.iter().chain(&theirs.group)) {
+        let talk = |bytes| match &link {
+            Some(link) => agreement.exchange(link, bytes),
+            None => Err(err!(Intern, "only the leader speaks to the other group")),
+        };
+        introduce(agreement, leader, &talk, false)?;
+    }
+    Ok(Arc::new(parent.inter_of(&mine, theirs, group.clone())?))
 }
 
 impl Comm {
@@ -140,7 +153,7 @@ impl Comm {
             ));
         }
         let first = if high == other {
-            self.group.process(0) < remote.process(0)
+            universe::name_of(self.group.process(0)) < universe::name_of(remote.process(0))
         } else {
             !high
         };
@@ -167,7 +180,11 @@ impl Comm {
         if group.rank().is_none() || theirs.group.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Arc::new(self.inter_of(&mine, theirs, group.clone()))))
+        Ok(Some(Arc::new(self.inter_of(
+            &mine,
+            theirs,
+            group.clone(),
+        )?)))
     }
 
     pub(super) fn split_inter(
@@ -224,8 +241,14 @@ impl Comm {
     ) -> Result<(Vec<u8>, Vec<u8>)> {
         let mut both = Vec::new();
         if agreement.rank() == 0 {
-            let theirs =
-                agreement.exchange(self.context.control(), tag, self.peer(0), mine.clone())?;
+            let link = LeaderLink {
+                context: self.context.control(),
+                tag,
+                process: self.peer(0),
+                mine: 0,
+                theirs: 0,
+            };
+            let theirs = agreement.exchange(&link, mine.clone())?;
             put_framed(&mut both, &mine);
             put_framed(&mut both, &theirs);
         }
@@ -254,8 +277,9 @@ impl Comm {
         }
     }
 
-    fn inter_of(&self, mine: &Side, theirs: Side, group: Arc<Group>) -> Comm {
-        let remote = Group::new(theirs.group, process().me);
-        self.inter(mine.offered.min(theirs.offered), mine.local, group, remote)
+    fn inter_of(&self, mine: &Side, theirs: Side, group: Arc<Group>) -> Result<Comm> {
+        let remote = Group::new(universe::processes(&theirs.group)?, process().me);
+        let context = mine.offered.min(theirs.offered);
+        Ok(self.inter(context, mine.local, group, remote))
     }
 }

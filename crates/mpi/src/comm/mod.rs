@@ -1,7 +1,7 @@
 //! Communicators (MPI 5.0 chapter 7).
 
 pub(crate) mod agree;
-mod create;
+pub(crate) mod create;
 mod from_group;
 mod hints;
 mod idup;
@@ -15,6 +15,7 @@ pub use inter::{PeerLeader, intercomm_create};
 
 use crate::attr::Attributes;
 use crate::device::{ContextId, Describe, Device, ProcId};
+use crate::dynamic::universe;
 use crate::group::{Likeness, Table};
 use crate::pt2pt::BufferPool;
 use crate::topo::Topology;
@@ -56,6 +57,8 @@ pub struct Comm {
     /// From peer rank to process: the table of the remote group, or of the only group.
     table: Table,
     rank: u32,
+    /// The processes of other jobs in it, which stay connected as long as it lives.
+    foreign: universe::Held,
     /// The program has freed it.
     freed: AtomicBool,
     /// Number of agreements among all members. It is the tag of the next one's messages in the
@@ -79,12 +82,13 @@ impl Comm {
     }
 
     /// An intracommunicator without parent. This process is in `group`.
-    fn intra(context: ContextId, group: Arc<Group>) -> Comm {
+    pub(crate) fn intra(context: ContextId, group: Arc<Group>) -> Comm {
         Comm {
             identity: Identity::none(),
             context,
             table: group.table().clone(),
             rank: group.rank().unwrap_or(0),
+            foreign: universe::hold(&group),
             group,
             remote: None,
             local: None,
@@ -114,7 +118,7 @@ impl Comm {
 
     /// A new intercommunicator, as [`Comm::child`]. `local_context` is that of its local
     /// communicator.
-    fn inter(
+    pub(crate) fn inter(
         &self,
         context: ContextId,
         local_context: ContextId,
@@ -124,10 +128,17 @@ impl Comm {
         let local = self.child(local_context, group.clone());
         Comm {
             table: remote.table().clone(),
+            foreign: universe::hold(&remote),
             remote: Some(remote),
             local: Some(Arc::new(local)),
             ..self.child(context, group)
         }
+    }
+
+    /// Are there processes of several jobs in it?
+    #[inline]
+    pub(crate) fn spans_jobs(&self) -> bool {
+        !self.foreign.is_empty() || self.local.as_ref().is_some_and(|l| l.spans_jobs())
     }
 
     /// The tag of the next agreement among all members, in the control context.

@@ -263,12 +263,13 @@ impl NewWindow<'_> {
         members: &NodeMembers,
         extents: &Extents,
     ) -> Result<NodeRange> {
+        // Taken by all ranks, also by those that are alone on their node.
+        let tag = comm.next_agreement();
         if members.len() == 1 {
             return Ok(self.allocate(members, extents));
         }
         let ranks: Vec<i32> = (0..members.len()).map(|m| members.rank(m) as i32).collect();
         let group = comm.group.include(&ranks)?;
-        let tag = comm.next_agreement();
         let agreement = Agreement::new(comm, comm.context.control(), tag, &group)?;
         let mut bytes = Vec::new();
         if agreement.rank() == 0 {

@@ -93,6 +93,13 @@ pub trait Medium: Send {
     fn card(&self) -> Vec<u8>;
     /// The sockets on which other processes' connections arrive.
     fn listeners(&self) -> &[OwnedFd];
+    /// Listens at the addresses by which other hosts reach this one, too. They are at the end of
+    /// [`Medium::listeners`] then, and on its card.
+    ///
+    /// Errors: there is none, or the system refuses.
+    fn listen_outside(&mut self) -> Result<(), TransportError> {
+        Ok(())
+    }
     /// The next connection that has come to a listener, if there is one.
     fn accept(&self, listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>>;
     /// The addresses at which the process of this card can be tried, best first.

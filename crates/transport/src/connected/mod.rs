@@ -28,6 +28,7 @@
 
 mod conn;
 mod connect;
+mod foreign;
 mod medium;
 mod peers;
 mod poll;
@@ -43,7 +44,9 @@ pub(crate) use conn::frame::{
 use conn::{frame, zero_copy::SplicePipe};
 use connect::business_card;
 use ferry_auth::{HandshakeBacklog, HandshakeConfig, Identity, JobKey, RejectionCounts};
-use ferry_job::{Directory, Nodes, RankInfo};
+use ferry_job::{Directory, JobError, Nodes, RankInfo};
+use foreign::Foreign;
+pub use foreign::{ForeignProcess, Link};
 pub use medium::{Candidate, ConnectStart, Medium, MediumEvent, PeerAddress, SocketOps};
 use peers::{Peer, PeerState, PendingAccept};
 use poll::{POLLS_PER_LOOK_MAX, PollInterest, Token};
@@ -91,6 +94,8 @@ pub fn encrypt_from_environment() -> Result<bool, TransportError> {
 /// The transport made of connections.
 pub struct ConnTransport {
     me: ProcId,
+    /// Processes of this job.
+    size: u32,
     nodes: Nodes,
     handshake_config: HandshakeConfig,
     directory: Box<dyn Directory>,
@@ -106,6 +111,16 @@ pub struct ConnTransport {
     /// cost no memory.
     index: Vec<u32>,
     peers: Vec<Peer>,
+    /// Indices in `peers` that no process has now, and that the poll set may still report.
+    vacated: Vec<usize>,
+    /// Indices in `peers` that another process can get.
+    vacant: Vec<usize>,
+    /// Some peer is [`Peer::leaving`].
+    any_leaving: bool,
+    /// Processes of other jobs.
+    foreign: Foreign,
+    /// Connections lead to processes of this job, too.
+    serves_job: bool,
     pending: HandshakeBacklog<PendingAccept>,
     rejections: RejectionCounts,
     scratch: Box<[u8]>,
@@ -183,6 +198,7 @@ impl ConnTransport {
         };
         Ok(ConnTransport {
             me: rank_info.rank,
+            size: rank_info.size,
             nodes: rank_info.nodes.clone(),
             handshake_config: HandshakeConfig::new(&JobKey::from_bytes(&rank_info.key), local),
             directory,
@@ -194,6 +210,11 @@ impl ConnTransport {
             timeout,
             index: vec![0; rank_info.size as usize],
             peers: Vec::new(),
+            vacated: Vec::new(),
+            vacant: Vec::new(),
+            any_leaving: false,
+            foreign: Foreign::new(rank_info.size),
+            serves_job: true,
             pending: HandshakeBacklog::new(PENDING_MAX, PENDING_TIMEOUT),
             rejections: RejectionCounts::default(),
             scratch: vec![0; conn::SCRATCH_BYTES].into_boxed_slice(),
@@ -210,9 +231,40 @@ impl ConnTransport {
         })
     }
 
+    /// Opens it for processes of other jobs alone. [`ConnTransport::add_medium`] gives it media.
+    ///
+    /// Errors: the system refuses.
+    pub fn for_other_jobs(
+        rank_info: &RankInfo,
+        timeout: Duration,
+    ) -> Result<ConnTransport, TransportError> {
+        let nobody = Box::new(NoDirectory);
+        let mut new = ConnTransport::open(rank_info, nobody, Vec::new(), timeout, false)?;
+        new.serves_job = false;
+        Ok(new)
+    }
+
     /// Connections that were refused, by reason.
     pub fn rejections(&self) -> RejectionCounts {
         self.rejections
+    }
+}
+
+/// The directory of a process that looks up no process of its own job.
+struct NoDirectory;
+
+impl Directory for NoDirectory {
+    fn put(&mut self, _medium: &str, _card: &[u8]) -> Result<(), JobError> {
+        Ok(())
+    }
+    fn publish(&mut self) -> Result<(), JobError> {
+        Ok(())
+    }
+    fn get(&mut self, _medium: &str, _rank: u32) -> Result<Option<Vec<u8>>, JobError> {
+        Ok(None)
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 }
 
@@ -229,7 +281,11 @@ impl Transport for ConnTransport {
     }
 
     fn reaches(&self, peer: ProcId) -> bool {
-        peer != self.me && (peer as usize) < self.index.len()
+        if peer < self.size {
+            peer != self.me && self.serves_job
+        } else {
+            self.foreign.process(peer).is_some()
+        }
     }
 
     fn features(&self, _peer: ProcId) -> Features {
@@ -373,6 +429,10 @@ impl Transport for ConnTransport {
         if !self.streams.is_empty() {
             self.set_stream_low_water(0);
         }
+    }
+
+    fn connections(&mut self) -> Option<&mut ConnTransport> {
+        Some(self)
     }
 
     fn event_fd(&self) -> Option<BorrowedFd<'_>> {

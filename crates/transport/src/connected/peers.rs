@@ -27,11 +27,16 @@ pub(super) enum PeerState {
     },
     /// It cannot be reached any more, for this reason.
     Lost(String),
+    /// The place is free for another process.
+    Vacant,
 }
 
 pub(super) struct Peer {
     pub process: ProcId,
     pub state: PeerState,
+    /// The process of another job is not needed any more; its place becomes free once both sides
+    /// have said farewell.
+    pub leaving: bool,
 }
 
 /// A connection that was accepted and has not yet proved which process it is from.
@@ -66,6 +71,7 @@ impl ConnTransport {
             PeerState::Open(_) => {}
             PeerState::Connecting(_) | PeerState::Failing { .. } => return Ok(None),
             PeerState::Lost(what) => return Err(self.lost(to, what.clone())),
+            PeerState::Vacant => return Err(self.lost(to, "it has left".into())),
         }
         match &mut self.peers[i].state {
             PeerState::Open(conn) => Ok(Some((i, conn))),
@@ -77,7 +83,10 @@ impl ConnTransport {
     pub(super) fn lost(&self, peer: ProcId, what: String) -> TransportError {
         TransportError::Lost {
             peer,
-            host: self.nodes.host_of(peer).into(),
+            host: match self.foreign.process(peer) {
+                Some(process) => process.host.clone(),
+                None => self.nodes.host_of(peer).into(),
+            },
             what,
         }
     }

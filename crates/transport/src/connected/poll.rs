@@ -24,6 +24,8 @@ pub(super) enum Token {
     PendingAccept(u64),
     /// The medium of this number.
     Medium(usize),
+    /// A descriptor that the layer above reads.
+    Watched,
 }
 
 impl Token {
@@ -35,6 +37,7 @@ impl Token {
             Token::Peer(i) => (3, i as u64),
             Token::PendingAccept(ticket) => (4, ticket),
             Token::Medium(medium) => (5, medium as u64),
+            Token::Watched => (6, 0),
         };
         epoll::EventData::new_u64(kind << 56 | value & ((1 << 56) - 1))
     }
@@ -47,7 +50,8 @@ impl Token {
             2 => Token::Directory,
             3 => Token::Peer(value as usize),
             4 => Token::PendingAccept(value),
-            _ => Token::Medium(value as usize),
+            5 => Token::Medium(value as usize),
+            _ => Token::Watched,
         }
     }
 }
@@ -179,6 +183,7 @@ impl ConnTransport {
         let Ok((found, _)) = epoll::wait(&self.epoll, &mut events, Some(&zero)) else {
             return 0;
         };
+        self.vacant.append(&mut self.vacated);
         let (mut delivered, mut others) = (0, false);
         for event in found {
             match Token::of(event.data) {
@@ -187,6 +192,7 @@ impl ConnTransport {
                 Token::Timer => self.tick(),
                 Token::Directory => self.read_directory(),
                 Token::PendingAccept(ticket) => self.continue_accept(ticket),
+                Token::Watched => {}
                 Token::Peer(i) => {
                     if i >= self.peers.len() {
                         continue;
@@ -203,7 +209,9 @@ impl ConnTransport {
                         epoll::EventFlags::IN | epoll::EventFlags::ERR | epoll::EventFlags::HUP;
                     if flags.intersects(readable) {
                         let n = self.receive(i, inbox);
-                        if n > 0 {
+                        if self.peers[i].leaving {
+                            self.vacate_if_over(i);
+                        } else if n > 0 {
                             others |= self.busy_polled != Some(i);
                             self.busy_poll(i);
                         }
@@ -246,5 +254,12 @@ impl ConnTransport {
         });
         writers.append(&mut self.writers);
         self.writers = writers;
+        if self.any_leaving {
+            self.any_leaving = false;
+            for i in 0..self.peers.len() {
+                self.vacate_if_over(i);
+                self.any_leaving |= self.peers[i].leaving;
+            }
+        }
     }
 }

@@ -113,7 +113,7 @@ impl ConnTransport {
                     let what = known.unwrap_or_else(|| std::mem::take(what));
                     self.end(i, what);
                 }
-                PeerState::Failing { .. } | PeerState::Lost(_) => {}
+                PeerState::Failing { .. } | PeerState::Lost(_) | PeerState::Vacant => {}
             }
         }
         self.set_timer();

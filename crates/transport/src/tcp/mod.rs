@@ -91,6 +91,8 @@ pub struct Tcp {
     listeners: Vec<OwnedFd>,
     card: BusinessCard,
     timeout: Duration,
+    /// It listens at loopback addresses alone, because all ranks are on this host.
+    only_here: bool,
 }
 
 impl Tcp {
@@ -130,7 +132,21 @@ impl Tcp {
             listeners,
             card,
             timeout: settings.timeout,
+            only_here: one_host && settings.interfaces.is_none(),
         })
+    }
+
+    /// Listens at these addresses, too.
+    fn listen_at(&mut self, addresses: &[Address]) {
+        for &address in addresses {
+            if self.card.0.len() < business_card::ADDRESSES_MAX
+                && let Ok((socket, port)) = socket::listener(address.ip)
+            {
+                self.listeners.push(socket);
+                self.card.0.push(Listening { address, port });
+                self.addresses.push(address);
+            }
+        }
     }
 
     /// Opens a transport of TCP alone. Under a foreign launcher, blocks until all ranks have opened
@@ -158,6 +174,19 @@ impl Medium for Tcp {
     }
     fn listeners(&self) -> &[OwnedFd] {
         &self.listeners
+    }
+    fn listen_outside(&mut self) -> Result<(), TransportError> {
+        if std::mem::take(&mut self.only_here) {
+            let all = interfaces::all().unwrap_or_default();
+            // Without a network, this host is all that there is.
+            let outward = interfaces::choose(&all, None, false).unwrap_or_default();
+            let new: Vec<Address> = outward
+                .into_iter()
+                .filter(|address| !self.addresses.contains(address))
+                .collect();
+            self.listen_at(&new);
+        }
+        Ok(())
     }
     fn accept(&self, listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
         socket::accept(listener, self.timeout)

@@ -34,6 +34,16 @@ fn cost() -> &'static Cost {
     })
 }
 
+/// The figures for a communicator. Jobs have different ones, so ranks of several jobs use those of
+/// a network.
+fn cost_of(comm: &Comm) -> &'static Cost {
+    static NETWORK: OnceLock<Cost> = OnceLock::new();
+    match comm.spans_jobs() {
+        true => NETWORK.get_or_init(Cost::network),
+        false => cost(),
+    }
+}
+
 /// The figures for a job of `size` ranks. `local` of them are on this host, which has `cores` cores
 /// for them.
 ///
@@ -50,7 +60,11 @@ fn cost_for(size: u32, local: u32, cores: u32) -> Cost {
 /// The algorithm setting of this communicator. Where it has none, that of this process.
 pub(super) fn setting_for(comm: &Comm, kind: Kind) -> AlgorithmSetting {
     let own = comm.coll.settings.get(kind);
-    own.unwrap_or_else(|| process_setting(kind))
+    // Jobs may have different settings.
+    own.unwrap_or_else(|| match comm.spans_jobs() {
+        true => AlgorithmSetting::Automatic,
+        false => process_setting(kind),
+    })
 }
 
 /// Returns whether collectives of this kind may use a board. They may unless the user asks for an
@@ -80,7 +94,7 @@ pub(super) fn schedule(comm: &Comm, collective: &Collective<'_>) -> Arc<Schedule
         },
         remote: comm.remote.as_ref().map(|g| g.size()),
     };
-    let schedule = Arc::new(plan(view, collective, cost(), forced));
+    let schedule = Arc::new(plan(view, collective, cost_of(comm), forced));
     if let Some(key) = key
         && schedule.steps.len() <= CACHED_STEPS_MAX
     {

@@ -59,10 +59,13 @@ impl ConnTransport {
         let Some(pending_accept) = self.pending.get_mut(ticket) else {
             return;
         };
+        let configs: Vec<_> = std::iter::once(&self.handshake_config)
+            .chain(self.foreign.configs())
+            .collect();
         match handshake_step(
             &pending_accept.socket,
             &mut pending_accept.handshake,
-            &self.handshake_config,
+            &configs,
         ) {
             Ok(None) => {
                 if pending_accept.handshake.hello_verified() {
@@ -110,22 +113,27 @@ impl ConnTransport {
         }
     }
 
-    /// The handshake is done: a process of this job has connected.
+    /// The handshake is done: a process of this job has connected, or one of another job by a link.
     fn admit(&mut self, pending_accept: PendingAccept, session: Session) {
-        let process = session.peer();
-        if process == self.me || process as usize >= self.index.len() {
+        let process = if session.job() == self.handshake_config.local().job {
+            Some(session.peer()).filter(|&p| p != self.me && p < self.size && self.serves_job)
+        } else {
+            let host = self.media[pending_accept.medium].peer_address(&pending_accept.socket);
+            self.foreign.admitted(&session, host.unwrap_or_default())
+        };
+        let Some(process) = process else {
             return self.reject(Rejected::Process, &pending_accept);
-        }
+        };
         // From here on the poll set knows it as a peer or not at all.
         let _ = epoll::delete(&self.epoll, &pending_accept.socket);
-        let me = self.me;
+        let comes_before = self.comes_before(process);
         match self.slot(process) {
             None => {
                 let i = self.add(process, PeerState::Lost(String::new()));
                 self.establish(i, pending_accept.medium, pending_accept.socket, session);
             }
             Some(i) => match &mut self.peers[i].state {
-                PeerState::Connecting(connecting) if me < process => {
+                PeerState::Connecting(connecting) if comes_before => {
                     connecting.crossing =
                         Some((pending_accept.medium, pending_accept.socket, session));
                 }

@@ -97,7 +97,7 @@ impl ConnTransport {
     /// Begins to connect to a process for the first time.
     #[cold]
     pub(in crate::connected) fn connect(&mut self, to: ProcId) -> Result<(), TransportError> {
-        if to == self.me || to as usize >= self.index.len() {
+        if !crate::Transport::reaches(self, to) {
             return Err(TransportError::Unreachable {
                 peer: to,
                 tried: self.names(),
@@ -131,7 +131,11 @@ impl ConnTransport {
     /// Looks peer `i`'s card up in the directory, and tries its first address if it is there.
     fn look_up_card(&mut self, i: usize) {
         let process = self.peers[i].process;
-        match self.directory.get(BUSINESS_CARDS, process) {
+        let card = match self.foreign.process(process) {
+            Some(foreign) => Ok(Some(foreign.card.clone())),
+            None => self.directory.get(BUSINESS_CARDS, process),
+        };
+        match card {
             Ok(None) => {
                 if !self.asking
                     && let Some(fd) = self.directory.fd()
@@ -185,11 +189,19 @@ impl ConnTransport {
 
     /// The addresses on a process's card, medium by medium.
     fn candidates(&self, process: ProcId, card: &[u8]) -> Result<Vec<Candidate>, String> {
-        let same_host = self.nodes.host_of(process) == self.nodes.host_of(self.me);
+        let foreign = self.foreign.process(process);
+        let same_host = match foreign {
+            Some(foreign) => foreign.same_host,
+            None => self.nodes.host_of(process) == self.nodes.host_of(self.me),
+        };
         let senseless = |why: &str| format!("what the directory says of its addresses {why}");
         let parts = business_card::decode(card).ok_or_else(|| senseless("makes no sense"))?;
         let mut candidates = Vec::new();
         for (number, medium) in self.media.iter().enumerate() {
+            // TIPC finds processes by their number in the job.
+            if foreign.is_some() && medium.name() != crate::tcp::NAME {
+                continue;
+            }
             let Some((_, part)) = parts.iter().find(|(name, _)| *name == medium.name()) else {
                 continue;
             };
@@ -227,12 +239,11 @@ impl ConnTransport {
                 return self.end_round(i);
             };
             connecting.next += 1;
-            match start_connect(
-                &mut *self.media[to.medium],
-                &self.handshake_config,
-                process,
-                to,
-            ) {
+            let (config, number) = self
+                .foreign
+                .config_of(process)
+                .unwrap_or((&self.handshake_config, process));
+            match start_connect(&mut *self.media[to.medium], config, number, to) {
                 Ok(None) => {
                     connecting.stage = Stage::Unreachable;
                     return;
@@ -447,7 +458,14 @@ impl ConnTransport {
                 medium,
                 socket,
                 mut handshake,
-            } => match handshake_step(&socket, &mut handshake, &self.handshake_config) {
+            } => match handshake_step(
+                &socket,
+                &mut handshake,
+                &[match self.foreign.config_of(process) {
+                    Some((config, _)) => config,
+                    None => &self.handshake_config,
+                }],
+            ) {
                 Ok(None) => {
                     connecting.stage = Stage::Handshake {
                         medium,

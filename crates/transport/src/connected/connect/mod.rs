@@ -33,9 +33,26 @@ const LAUNCHER_GRACE: Duration = Duration::from_millis(1000);
 
 impl ConnTransport {
     fn add(&mut self, process: ProcId, state: PeerState) -> usize {
-        self.peers.push(Peer { process, state });
-        self.index[process as usize] = self.peers.len() as u32;
-        self.peers.len() - 1
+        let new = Peer {
+            process,
+            state,
+            leaving: false,
+        };
+        let i = match self.vacant.pop() {
+            Some(i) => {
+                self.peers[i] = new;
+                i
+            }
+            None => {
+                self.peers.push(new);
+                self.peers.len() - 1
+            }
+        };
+        if self.index.len() <= process as usize {
+            self.index.resize(process as usize + 1, 0);
+        }
+        self.index[process as usize] = i as u32 + 1;
+        i
     }
 
     /// Makes an accepted connection the one that both use, and tells the peer so.
@@ -63,6 +80,13 @@ impl ConnTransport {
         let leaving = conn.peer_has_finished();
         self.splice_pipe.forget(conn.peer);
         conn.give_up();
+        if self.peers[i].leaving {
+            self.peers[i].state = PeerState::Lost(String::new());
+            return self.vacate_if_over(i);
+        }
+        let PeerState::Open(conn) = &self.peers[i].state else {
+            return;
+        };
         self.peers[i].state = if leaving {
             PeerState::Lost("it has left the job".into())
         } else {
@@ -123,7 +147,7 @@ fn send_whole(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
 fn handshake_step(
     socket: &OwnedFd,
     handshake: &mut Handshake,
-    config: &HandshakeConfig,
+    configs: &[&HandshakeConfig],
 ) -> Result<Option<Session>, Rejected> {
     let mut space = [0; ferry_auth::HELLO_BYTES];
     loop {
@@ -136,7 +160,7 @@ fn handshake_step(
             Err(Errno::INTR) => continue,
             Err(_) => return Err(Rejected::Closed),
         };
-        match handshake.feed(config, &mut &space[..n])? {
+        match handshake.feed_any(configs, &mut &space[..n])? {
             Step::More => {}
             Step::Send(message) => send_whole(socket, &message).map_err(|_| Rejected::Closed)?,
             Step::Done(session, message) => {

@@ -1,0 +1,102 @@
+//! Processes of other jobs: links, process numbers, and descriptors that wake a waiting thread.
+
+use crate::base::key::ProcId;
+use crate::progress::device::Device;
+use crate::progress::lock;
+use ferry_job::RankInfo;
+use ferry_transport::connected::ConnTransport;
+use ferry_transport::{ForeignProcess, Link, Sleeper, TransportError};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+
+impl Device {
+    /// Opens what processes of other jobs are reached by, if it is not open. `outside`: from other
+    /// hosts, too. Returns this process's business card.
+    ///
+    /// Errors: on a modelled machine; a setting makes no sense; the system refuses.
+    pub fn open_connections(
+        &mut self,
+        rank_info: &RankInfo,
+        outside: bool,
+    ) -> Result<Vec<u8>, TransportError> {
+        let transports = &mut self.worker.transports;
+        if transports.open_connections(rank_info, outside)? {
+            let wakeup = transports.wakeup();
+            let (_, epoll_fd) = wakeup.sleep_addresses();
+            self.status
+                .epoll_fd
+                .store(epoll_fd.unwrap_or(-1), Ordering::Relaxed);
+            // Threads that sleep now must wait for descriptors from now on.
+            wakeup.signal(Sleeper::Program, lock::is_watched());
+            wakeup.signal(Sleeper::Progress, false);
+        }
+        Ok(self.connections().map_or(Vec::new(), |c| c.card()))
+    }
+
+    fn connections(&mut self) -> Option<&mut ConnTransport> {
+        self.worker.transports.connections()
+    }
+
+    /// Makes a link known: see [`ConnTransport::add_link`].
+    pub fn add_link(&mut self, link: &Link) {
+        if let Some(connections) = self.connections() {
+            connections.add_link(link);
+        }
+    }
+
+    /// Forgets a link: see [`ConnTransport::remove_link`].
+    pub fn remove_link(&mut self, id: u64) {
+        if let Some(connections) = self.connections() {
+            connections.remove_link(id);
+        }
+    }
+
+    /// Makes a process of another job known. Returns its process number here.
+    pub fn add_foreign(&mut self, process: ForeignProcess) -> Option<ProcId> {
+        Some(self.connections()?.add_foreign(process))
+    }
+
+    /// Processes that have connected by this link.
+    pub fn processes_of(&mut self, link: u64) -> Vec<ProcId> {
+        self.connections()
+            .map_or(Vec::new(), |c| c.processes_of(link))
+    }
+
+    /// Ends the connection to a process of another job, and forgets it: see
+    /// [`ConnTransport::remove_foreign`].
+    pub fn remove_foreign(&mut self, process: ProcId) {
+        self.worker.flush();
+        if let Some(connections) = self.connections() {
+            connections.remove_foreign(process);
+        }
+        self.worker.transports.forget_route(process);
+        self.worker.forget_peer(process);
+    }
+
+    /// Returns whether nothing more comes from a process of another job.
+    pub fn has_left(&mut self, process: ProcId) -> bool {
+        self.is_lost(process) || self.connections().is_none_or(|c| c.has_left(process))
+    }
+
+    /// Wakes a waiting thread when `fd` becomes readable, until [`Device::unwatch`].
+    ///
+    /// Errors: the system refuses.
+    pub fn watch(&mut self, fd: BorrowedFd<'_>) -> Result<(), TransportError> {
+        self.connections().map_or(Ok(()), |c| c.watch(fd))
+    }
+
+    /// Ends [`Device::watch`].
+    pub fn unwatch(&mut self, fd: BorrowedFd<'_>) {
+        if let Some(connections) = self.connections() {
+            connections.unwatch(fd);
+        }
+    }
+
+    /// Who has sent the message that [`Device::matched_probe`] has taken.
+    pub fn sender_of(&mut self, message: crate::ReqId) -> Option<ProcId> {
+        match self.worker.engine.requests.operation(message)? {
+            crate::base::request::Operation::Message(taken) => Some(taken.from),
+            _ => None,
+        }
+    }
+}

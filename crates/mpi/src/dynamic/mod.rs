@@ -1,0 +1,298 @@
+//! Processes of other jobs (MPI 5.0 chapter 11): how two groups come to know each other, by a port
+//! or through a spawn.
+//!
+//! ```text
+//! port      ports: their names and tickets; accept and connect
+//! universe  names of processes of other jobs, and their process numbers here
+//! ```
+//!
+//! Two groups meet through their roots. Each root gathers what the others must know of its group:
+//! names, business cards, hosts. The roots exchange it, together with a new key, and broadcast it.
+//! Once all members of both groups have it, any two of them can connect, and do when one first
+//! sends something to the other.
+
+pub mod port;
+pub mod universe;
+
+use crate::comm::Comm;
+use crate::comm::agree::{Agreement, Reader, put_framed, put_u64};
+use crate::device::{self, ContextId, ForeignProcess, Link};
+use crate::process::process;
+use crate::{Group, Kind, Result, err};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, OnceLock};
+use universe::ProcessName;
+
+/// What the two roots say to each other: bytes of this root for bytes of the other one. The first
+/// message may take as long as the other root does not come.
+pub(crate) type Talk<'a> = dyn Fn(Vec<u8>) -> Result<Vec<u8>> + 'a;
+
+/// The version of what the roots exchange.
+const VERSION: u64 = 1;
+
+/// What one group says of itself.
+struct Side {
+    /// A link that its root offers. Both sides take the one with the smaller number.
+    link: u64,
+    key: [u8; 32],
+    /// It wants encrypted connections.
+    encrypt: bool,
+    /// The context that its root offers for a common communicator.
+    context: ContextId,
+    /// A context for a communicator of this side alone.
+    local: ContextId,
+    members: Vec<Member>,
+}
+
+/// What others must know of a process.
+struct Member {
+    name: ProcessName,
+    /// The number of its host ([`host_number`]).
+    host: u64,
+    host_name: String,
+    card: Vec<u8>,
+}
+
+/// What two groups have agreed on.
+struct Meeting {
+    context: ContextId,
+    local: ContextId,
+    /// The other group, in the order of its ranks.
+    remote: Vec<ProcessName>,
+}
+
+/// A number for this host: the same for all processes that share its kernel and its network, and
+/// different on other hosts.
+fn host_number() -> u64 {
+    static NUMBER: OnceLock<u64> = OnceLock::new();
+    *NUMBER.get_or_init(|| {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let network = std::fs::metadata("/proc/self/ns/net").map_or(0, |m| m.ino());
+        // The same in all processes: this hasher has no random key.
+        let mut hasher = DefaultHasher::new();
+        (boot.trim(), network).hash(&mut hasher);
+        hasher.finish()
+    })
+}
+
+/// Opens this process's connections and returns its business card. `outside`: other hosts can
+/// connect, too.
+fn open_connections(outside: bool) -> Result<Vec<u8>> {
+    universe::activate();
+    let opened = device::device().open_connections(&process().rank_info, outside);
+    opened.map_err(|e| err!(Other, "processes of other jobs cannot be reached: {e}"))
+}
+
+/// Makes the members of two groups known to each other. Collective over both; `root` is the rank of
+/// this side's root, whose `talk` reaches the other side's. Blocks until all members of both groups
+/// can connect to each other.
+///
+/// Errors: the root's, which all members get; a member cannot open its connections.
+pub(crate) fn introduce(
+    agreement: &Agreement<'_>,
+    root: u32,
+    talk: &Talk<'_>,
+    outside: bool,
+) -> Result<()> {
+    meet(agreement, root, talk, outside).map(drop)
+}
+
+fn meet(agreement: &Agreement<'_>, root: u32, talk: &Talk<'_>, outside: bool) -> Result<Meeting> {
+    let mut own = Vec::new();
+    put_framed(&mut own, &member_bytes(agreement.rank(), outside));
+    let gathered = agreement.gather(root, own)?;
+    let mut message = Vec::new();
+    if agreement.rank() == root {
+        message = match side_bytes(&gathered).and_then(|mine| Ok((talk(mine.clone())?, mine))) {
+            Ok((theirs, mine)) => {
+                let mut both = vec![0];
+                put_framed(&mut both, &mine);
+                put_framed(&mut both, &theirs);
+                both
+            }
+            Err(e) => refusal(&e),
+        };
+    }
+    let message = agreement.broadcast(root, message)?;
+    let mut reader = Reader(accepted(&message)?);
+    let (mine, theirs) = (
+        Side::parse(reader.framed()?)?,
+        Side::parse(reader.framed()?)?,
+    );
+    let added = add_members(&mine, &theirs, agreement.rank());
+    // All members of both groups must know the new key before one of them connects.
+    agreement.gather(root, Vec::new())?;
+    let mut ready = Vec::new();
+    if agreement.rank() == root {
+        ready = match talk(Vec::new()) {
+            Ok(_) => vec![0],
+            Err(e) => refusal(&e),
+        };
+    }
+    accepted(&agreement.broadcast(root, ready)?)?;
+    added?;
+    Ok(Meeting {
+        context: mine.context.min(theirs.context),
+        local: mine.local,
+        remote: theirs.members.iter().map(|m| m.name).collect(),
+    })
+}
+
+/// An error as a message to the members of a group.
+fn refusal(e: &crate::Error) -> Vec<u8> {
+    let kind = match e.kind() {
+        Kind::Port => 1,
+        Kind::Spawn => 2,
+        Kind::InfoValue => 3,
+        Kind::Arg => 4,
+        _ => 5,
+    };
+    [&[kind], e.text().as_bytes()].concat()
+}
+
+/// The message of a root, or the error that it holds.
+fn accepted(message: &[u8]) -> Result<&[u8]> {
+    let (&kind, rest) = message.split_first().unwrap_or((&5, &[]));
+    let text = String::from_utf8_lossy(rest);
+    Err(match kind {
+        0 => return Ok(rest),
+        1 => err!(Port, "{text}"),
+        2 => err!(Spawn, "{text}"),
+        3 => err!(InfoValue, "{text}"),
+        4 => err!(Arg, "{text}"),
+        _ => err!(Other, "{text}"),
+    })
+}
+
+/// What this member tells its root: its rank, then a [`Member`] or an error.
+fn member_bytes(rank: u32, outside: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_u64(&mut out, u64::from(rank));
+    match open_connections(outside) {
+        Ok(card) => {
+            out.push(0);
+            universe::name_of(process().me).put(&mut out);
+            put_u64(&mut out, host_number());
+            let info = &process().rank_info;
+            put_framed(&mut out, info.nodes.host_of(info.rank).as_bytes());
+            put_framed(&mut out, &card);
+        }
+        Err(e) => out.extend(refusal(&e)),
+    }
+    out
+}
+
+/// What a root says of its group, from what its members have told.
+fn side_bytes(gathered: &[u8]) -> Result<Vec<u8>> {
+    let mut reader = Reader(gathered);
+    let mut members = Vec::new();
+    while !reader.is_empty() {
+        let mut member = Reader(reader.framed()?);
+        let rank = member.u64()?;
+        members.push((rank, accepted(member.0)?));
+    }
+    members.sort_unstable_by_key(|m| m.0);
+    let key = ferry_job::new_key().map_err(|e| err!(Other, "no key can be made: {e}"))?;
+    let encrypt = std::env::var("FERRY_ENCRYPT").is_ok_and(|v| v.trim() == "1");
+    let mut out = Vec::new();
+    put_u64(&mut out, VERSION);
+    put_u64(&mut out, universe::random());
+    put_framed(&mut out, &key);
+    put_u64(&mut out, u64::from(encrypt));
+    put_u64(&mut out, process().new_context().0);
+    put_u64(&mut out, process().new_context().0);
+    for (_, member) in members {
+        put_framed(&mut out, member);
+    }
+    Ok(out)
+}
+
+impl Side {
+    fn parse(bytes: &[u8]) -> Result<Side> {
+        let mut reader = Reader(bytes);
+        let version = reader.u64()?;
+        if version != VERSION {
+            return Err(err!(
+                Port,
+                "the other group speaks version {version} of Ferry's protocol between jobs, this \
+                 one version {VERSION}: use the same installation for both"
+            ));
+        }
+        let link = reader.u64()?;
+        let key = reader.framed()?;
+        let key = key
+            .try_into()
+            .map_err(|_| crate::comm::agree::malformed())?;
+        let encrypt = reader.u64()? != 0;
+        let (context, local) = (reader.context()?, reader.context()?);
+        let mut members = Vec::new();
+        while !reader.is_empty() {
+            let mut member = Reader(reader.framed()?);
+            members.push(Member {
+                name: ProcessName::read(&mut member)?,
+                host: member.u64()?,
+                host_name: String::from_utf8_lossy(member.framed()?).into_owned(),
+                card: member.framed()?.to_vec(),
+            });
+        }
+        Ok(Side {
+            link,
+            key,
+            encrypt,
+            context,
+            local,
+            members,
+        })
+    }
+}
+
+/// Makes the members of the other group known, those that are not yet.
+fn add_members(mine: &Side, theirs: &Side, rank: u32) -> Result<()> {
+    let first = mine.link < theirs.link;
+    let offer = if first { mine } else { theirs };
+    // The sides number their members apart.
+    let number = |first: bool, rank: u32| u32::from(!first) << 31 | rank;
+    let id = offer.link;
+    device::device().add_link(&Link {
+        id,
+        wire: id,
+        key: offer.key,
+        number: number(first, rank),
+        encrypt: mine.encrypt || theirs.encrypt,
+        is_port: false,
+    });
+    let mut added = Ok(());
+    for (rank, member) in (0u32..).zip(&theirs.members) {
+        let process = ForeignProcess {
+            link: id,
+            number: number(!first, rank),
+            card: member.card.clone(),
+            same_host: member.host == host_number(),
+            host: member.host_name.clone(),
+        };
+        added = added.and(universe::add(member.name, process));
+    }
+    universe::drop_link_if_unused(id);
+    added
+}
+
+/// An intercommunicator between `comm`'s group and another one, whose root `talk` reaches.
+pub(crate) fn intercomm_by(
+    comm: &Arc<Comm>,
+    root: u32,
+    talk: &Talk<'_>,
+    outside: bool,
+) -> Result<Arc<Comm>> {
+    universe::release_unused();
+    let agreement = Agreement::of_all(comm)?;
+    let meeting = meet(&agreement, root, talk, outside)?;
+    let remote = Group::new(universe::processes(&meeting.remote)?, process().me);
+    let group = comm.group.clone();
+    Ok(Arc::new(comm.inter(
+        meeting.context,
+        meeting.local,
+        group,
+        remote,
+    )))
+}

@@ -1,0 +1,279 @@
+//! Processes of other jobs: their names, which all processes know them by, and their process
+//! numbers, which are this process's own.
+
+use crate::comm::agree::{Reader, malformed};
+use crate::device::{self, ContextId, ForeignProcess};
+use crate::process::process;
+use crate::{Group, ProcId, Result, err};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The name of a process, the same for all processes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ProcessName {
+    /// Its job's random number.
+    pub job: u64,
+    /// Its rank in the job.
+    pub rank: u32,
+}
+
+impl ProcessName {
+    /// Bytes of an encoded name.
+    pub(crate) const BYTES: usize = 12;
+
+    /// Appends it.
+    pub(crate) fn put(self, out: &mut Vec<u8>) {
+        out.extend(self.job.to_le_bytes());
+        out.extend(self.rank.to_le_bytes());
+    }
+
+    /// Reads what [`ProcessName::put`] has appended.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<ProcessName> {
+        Ok(ProcessName {
+            job: reader.u64()?,
+            rank: reader.u32()?,
+        })
+    }
+}
+
+/// A process of another job.
+struct Known {
+    name: ProcessName,
+    /// The link by which it was made known.
+    link: u64,
+    /// Communicators in which it is.
+    uses: usize,
+}
+
+/// The processes of other jobs that this one knows.
+#[derive(Default)]
+struct Universe {
+    by_name: HashMap<ProcessName, ProcId>,
+    known: HashMap<ProcId, Known>,
+    /// Links, with the number of processes that are known by each.
+    links: HashMap<u64, usize>,
+    /// Processes of which no communicator is left. They are forgotten by [`release_unused`].
+    unused: Vec<ProcId>,
+}
+
+static UNIVERSE: OnceLock<Mutex<Universe>> = OnceLock::new();
+/// This process has known processes of other jobs, or is about to.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+
+fn universe() -> MutexGuard<'static, Universe> {
+    let universe = UNIVERSE.get_or_init(Mutex::default);
+    universe.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[inline]
+fn is_active() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+}
+
+/// From now on this process may know processes of other jobs.
+pub(super) fn activate() {
+    ACTIVE.store(true, Ordering::Relaxed);
+}
+
+/// Is this process one of another job?
+pub fn is_foreign(process: ProcId) -> bool {
+    process >= self::process().size
+}
+
+/// The name of a process.
+pub fn name_of(process: ProcId) -> ProcessName {
+    names(std::iter::once(process))[0]
+}
+
+/// The names of processes, in their order.
+pub(crate) fn names(processes: impl Iterator<Item = ProcId>) -> Vec<ProcessName> {
+    let (job, size) = (process().rank_info.job, process().size);
+    let own = |rank| ProcessName { job, rank };
+    if !is_active() {
+        return processes.map(own).collect();
+    }
+    let universe = universe();
+    let name = |p: ProcId| match universe.known.get(&p) {
+        Some(known) if p >= size => known.name,
+        _ => own(p),
+    };
+    processes.map(name).collect()
+}
+
+/// The process number of a process of this name. `None`: it is not known.
+pub(super) fn process_named(name: ProcessName) -> Option<ProcId> {
+    if name.job == process().rank_info.job {
+        return Some(name.rank).filter(|&rank| rank < process().size);
+    }
+    universe().by_name.get(&name).copied()
+}
+
+/// The process numbers of the processes of these names.
+///
+/// Errors: one is not known.
+pub(crate) fn processes(names: &[ProcessName]) -> Result<Vec<ProcId>> {
+    let find = |&name: &ProcessName| process_named(name).ok_or_else(malformed);
+    names.iter().map(find).collect()
+}
+
+/// Are these processes of more than one job?
+pub(crate) fn span_jobs<'a>(mut names: impl Iterator<Item = &'a ProcessName>) -> bool {
+    let first = names.next();
+    names.any(|name| Some(name.job) != first.map(|f| f.job))
+}
+
+/// A context that no other process makes. `None`: the counter of this process will do, because it
+/// knows no process of another job.
+pub(crate) fn new_context() -> Option<ContextId> {
+    is_active().then(|| ContextId(random() | 1 << 63 & !3))
+}
+
+/// A random number.
+pub(super) fn random() -> u64 {
+    static STATE: AtomicU64 = AtomicU64::new(0);
+    static SEED: OnceLock<u64> = OnceLock::new();
+    // Without random numbers, the job's number and the rank make it differ from those of others.
+    let seed = *SEED.get_or_init(|| {
+        let key = ferry_job::new_key().unwrap_or_default();
+        let random = u64::from_le_bytes(std::array::from_fn(|i| key[i]));
+        random ^ process().rank_info.job.rotate_left(32) ^ u64::from(process().me)
+    });
+    let step = STATE.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+    // The finalizer of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+    // generators, 2014) maps different numbers to different numbers.
+    let mut z = seed.wrapping_add(step);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Makes a process of this name known by a link, unless it is known.
+///
+/// Errors: there are no connections.
+pub(super) fn add(name: ProcessName, process: ForeignProcess) -> Result<()> {
+    if process_named(name).is_some() {
+        return Ok(());
+    }
+    let link = process.link;
+    let new = device::device().add_foreign(process);
+    let new = new.ok_or_else(|| err!(Intern, "there are no connections to other jobs"))?;
+    let mut universe = universe();
+    universe.by_name.insert(name, new);
+    universe.known.insert(
+        new,
+        Known {
+            name,
+            link,
+            uses: 0,
+        },
+    );
+    *universe.links.entry(link).or_default() += 1;
+    // Until a communicator holds it.
+    universe.unused.push(new);
+    Ok(())
+}
+
+/// Forgets a link unless processes are known by it.
+pub(super) fn drop_link_if_unused(link: u64) {
+    if !universe().links.contains_key(&link) {
+        device::device().remove_link(link);
+    }
+}
+
+/// The processes of other jobs in a communicator, which stay connected until this is dropped.
+#[derive(Default)]
+pub struct Held(Vec<ProcId>);
+
+/// Keeps the processes of other jobs in a group connected.
+pub(crate) fn hold(group: &Group) -> Held {
+    if !is_active() {
+        return Held::default();
+    }
+    let size = process().size;
+    let held: Vec<ProcId> = group.iter().filter(|&p| p >= size).collect();
+    let mut universe = universe();
+    for process in &held {
+        if let Some(known) = universe.known.get_mut(process) {
+            known.uses += 1;
+        }
+    }
+    Held(held)
+}
+
+impl Held {
+    /// Are there none?
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.0.is_empty() {
+            return;
+        }
+        let mut universe = universe();
+        for &process in &self.0 {
+            let Some(known) = universe.known.get_mut(&process) else {
+                continue;
+            };
+            known.uses -= 1;
+            if known.uses == 0 {
+                universe.unused.push(process);
+            }
+        }
+    }
+}
+
+/// Ends the connections to processes of which no communicator is left. Called without the device.
+pub fn release_unused() {
+    if !is_active() {
+        return;
+    }
+    let (mut processes, mut links) = (Vec::new(), Vec::new());
+    {
+        let mut universe = universe();
+        for process in std::mem::take(&mut universe.unused) {
+            if universe.known.get(&process).is_none_or(|k| k.uses > 0) {
+                continue;
+            }
+            let Some(known) = universe.known.remove(&process) else {
+                continue;
+            };
+            universe.by_name.remove(&known.name);
+            processes.push(process);
+            if let Some(users) = universe.links.get_mut(&known.link) {
+                *users -= 1;
+                if *users == 0 {
+                    universe.links.remove(&known.link);
+                    links.push(known.link);
+                }
+            }
+        }
+    }
+    if processes.is_empty() {
+        return;
+    }
+    let mut d = device::device();
+    for process in processes {
+        d.remove_foreign(process);
+    }
+    for link in links {
+        d.remove_link(link);
+    }
+}
+
+/// The job and the rank of a process of another job, for messages.
+pub fn described(process: ProcId) -> Option<String> {
+    if !is_active() || !is_foreign(process) {
+        return None;
+    }
+    let universe = universe();
+    let known = universe.known.get(&process)?;
+    Some(format!(
+        "rank {} of job {:x}",
+        known.name.rank, known.name.job
+    ))
+}
