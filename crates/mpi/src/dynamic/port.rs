@@ -1,7 +1,7 @@
 //! Ports (MPI 5.0 §11.9.2): a process listens for one, and whoever has its name can connect.
 //!
-//! A port's name holds the business card of its process and a ticket, a random key. The handshake of
-//! a connection is made by this key, so that nobody without the name gets an answer. The ticket
+//! A port's name holds the business card of its process and a ticket, a random key. The handshake
+//! of a connection is made by this key, so that nobody without the name gets an answer. The ticket
 //! holds until the port is closed.
 
 use super::{host_number, intercomm_by, open_connections, universe};

@@ -1,10 +1,10 @@
 //! Processes of other jobs, and the links by which they connect.
 //!
 //! A *link* is a key that two groups of processes have agreed on, or the ticket in a port's name.
-//! Each process has a number of its own in a link; the handshake proves it. A process of another job
-//! gets a process number here when the layer above makes it known ([`ConnTransport::add_foreign`]),
-//! or when it connects to a port. These numbers begin behind those of the job and differ from
-//! process to process.
+//! Each process has a number of its own in a link; the handshake proves it. A process of another
+//! job gets a process number here when the layer above makes it known
+//! ([`ConnTransport::add_foreign`]), or when it connects to a port. These numbers begin behind
+//! those of the job and differ from process to process.
 
 use super::peers::PeerState;
 use super::{ConnTransport, Medium, PURPOSE, Token, business_card};
