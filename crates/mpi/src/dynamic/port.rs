@@ -220,6 +220,7 @@ pub fn accept(name: &str, comm: &Arc<Comm>, root: u32) -> Result<Arc<Comm>> {
 
 /// Waits at a port of this process's, which was opened for processes that are being started.
 /// `ended` says why they will not come, once that is known. Collective as [`accept`].
+#[expect(dead_code, reason = "for MPI_Comm_spawn")]
 pub(super) fn accept_started(
     id: u64,
     comm: &Arc<Comm>,
@@ -242,6 +243,7 @@ pub(super) fn accept_started(
 }
 
 /// The number of the port of this name, which this process has open.
+#[expect(dead_code, reason = "for MPI_Comm_spawn")]
 pub(super) fn number_of(name: &str) -> Result<u64> {
     own_port(name)
 }
