@@ -24,7 +24,7 @@
 //!
 //! [`Transport`] has five required methods. What only some transports offer stands in traits of its
 //! own: [`VirtualTime`], [`RendezvousOffload`], [`CardMemory`], [`RemoteMemory`],
-//! [`NodeCollectives`].
+//! [`NodeCollectives`], [`ForeignProcesses`].
 //!
 //! # Example
 //! ```
@@ -48,6 +48,7 @@
 mod card_memory;
 pub mod connected;
 mod error;
+mod foreign_processes;
 mod inbox;
 pub mod model;
 mod names;
@@ -65,8 +66,8 @@ mod virtual_time;
 mod wakeup;
 
 pub use card_memory::CardMemory;
-pub use connected::{ForeignProcess, Link};
 pub use error::{ReadError, TransportError};
+pub use foreign_processes::{ForeignProcess, ForeignProcesses, Link};
 pub use inbox::Inbox;
 pub use names::TRANSPORT_NAMES;
 pub use node_collectives::NodeCollectives;

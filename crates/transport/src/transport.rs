@@ -1,9 +1,8 @@
 //! The contract of a transport: what it sends, reads and delivers.
 
-use crate::connected::ConnTransport;
 use crate::{
-    CardMemory, Inbox, NodeCollectives, ProcId, ReadError, RemoteMemory, RendezvousOffload,
-    Sleeper, TransportError, VirtualTime,
+    CardMemory, ForeignProcesses, Inbox, NodeCollectives, ProcId, ReadError, RemoteMemory,
+    RendezvousOffload, Sleeper, TransportError, VirtualTime,
 };
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
@@ -280,8 +279,8 @@ pub trait Transport: Send {
     /// next [`Transport::arm`] on. 0: the first bytes wake it. Anything else wakes it at once.
     fn set_receive_low_water(&mut self, _bytes: usize) {}
 
-    /// Its connections, where it has some: by these, processes of other jobs are reached.
-    fn connections(&mut self) -> Option<&mut ConnTransport> {
+    /// Processes of other jobs, if it reaches them.
+    fn foreign_processes(&mut self) -> Option<&mut dyn ForeignProcesses> {
         None
     }
     /// Its virtual time, on a modelled machine.

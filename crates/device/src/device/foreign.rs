@@ -4,8 +4,7 @@ use crate::base::key::ProcId;
 use crate::progress::device::Device;
 use crate::progress::lock;
 use ferry_job::RankInfo;
-use ferry_transport::connected::ConnTransport;
-use ferry_transport::{ForeignProcess, Link, Sleeper, TransportError};
+use ferry_transport::{ForeignProcess, ForeignProcesses, Link, Sleeper, TransportError};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
@@ -33,18 +32,18 @@ impl Device {
         Ok(self.connections().map_or(Vec::new(), |c| c.card()))
     }
 
-    fn connections(&mut self) -> Option<&mut ConnTransport> {
-        self.worker.transports.connections()
+    fn connections(&mut self) -> Option<&mut dyn ForeignProcesses> {
+        self.worker.transports.foreign_processes()
     }
 
-    /// Makes a link known: see [`ConnTransport::add_link`].
+    /// Makes a link known: see [`ForeignProcesses::add_link`].
     pub fn add_link(&mut self, link: &Link) {
         if let Some(connections) = self.connections() {
             connections.add_link(link);
         }
     }
 
-    /// Forgets a link: see [`ConnTransport::remove_link`].
+    /// Forgets a link: see [`ForeignProcesses::remove_link`].
     pub fn remove_link(&mut self, id: u64) {
         if let Some(connections) = self.connections() {
             connections.remove_link(id);
@@ -63,7 +62,7 @@ impl Device {
     }
 
     /// Ends the connection to a process of another job, and forgets it: see
-    /// [`ConnTransport::remove_foreign`].
+    /// [`ForeignProcesses::remove_foreign`].
     pub fn remove_foreign(&mut self, process: ProcId) {
         self.worker.flush();
         if let Some(connections) = self.connections() {

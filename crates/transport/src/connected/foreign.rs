@@ -3,12 +3,12 @@
 //! A *link* is a key that two groups of processes have agreed on, or the ticket in a port's name.
 //! Each process has a number of its own in a link; the handshake proves it. A process of another
 //! job gets a process number here when the layer above makes it known
-//! ([`ConnTransport::add_foreign`]), or when it connects to a port. These numbers begin behind
+//! ([`ForeignProcesses::add_foreign`]), or when it connects to a port. These numbers begin behind
 //! those of the job and differ from process to process.
 
 use super::peers::PeerState;
-use super::{ConnTransport, Medium, PURPOSE, Token, business_card};
-use crate::{ProcId, TransportError};
+use super::{ConnTransport, PURPOSE, Token, business_card};
+use crate::{ForeignProcess, ForeignProcesses, Link, ProcId, TransportError};
 use ferry_auth::{HandshakeConfig, Identity, JobKey, Session};
 use rustix::event::epoll;
 use std::collections::HashMap;
@@ -16,38 +16,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// What the handshake calls connections by a link.
 const PURPOSE_LINK: u16 = PURPOSE + 0x100;
-
-/// A key by which processes of two groups connect to each other.
-#[derive(Clone)]
-pub struct Link {
-    /// Its number in this process.
-    pub id: u64,
-    /// Its random number, the same for all its processes.
-    pub wire: u64,
-    /// Its key: random, and known only to the processes of both groups.
-    pub key: [u8; 32],
-    /// This process's number in the link.
-    pub number: u32,
-    /// Connections are encrypted.
-    pub encrypt: bool,
-    /// It is a port of this process: whoever has the key gets a process number when it connects.
-    pub is_port: bool,
-}
-
-/// A process of another job.
-#[derive(Clone, Debug)]
-pub struct ForeignProcess {
-    /// The link by which it is connected to.
-    pub link: u64,
-    /// Its number in the link.
-    pub number: u32,
-    /// Its business card.
-    pub card: Vec<u8>,
-    /// It is on this host.
-    pub same_host: bool,
-    /// Its host, for messages.
-    pub host: String,
-}
 
 /// A link with the processes that are known by it.
 pub(super) struct KnownLink {
@@ -128,10 +96,28 @@ impl Foreign {
     }
 }
 
-impl ConnTransport {
-    /// Makes a link known. Processes that have its key can connect from now on, if it is a port or
-    /// if they were [made known](ConnTransport::add_foreign).
-    pub fn add_link(&mut self, link: &Link) {
+impl ForeignProcesses for ConnTransport {
+    fn card(&self) -> Vec<u8> {
+        let parts = self.media.iter().map(|m| (m.name(), m.card()));
+        business_card::encode(parts)
+    }
+
+    fn listen_outside(&mut self) -> Result<(), TransportError> {
+        for m in 0..self.media.len() {
+            let before = self.media[m].listeners().len();
+            self.media[m].listen_outside()?;
+            for i in before..self.media[m].listeners().len() {
+                self.listen(self.media[m].listeners()[i].as_fd(), Token::Listener(m, i))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn serves_other_jobs(&self) -> bool {
+        self.media.iter().any(|m| m.serves_other_jobs())
+    }
+
+    fn add_link(&mut self, link: &Link) {
         let local = Identity {
             job: link.wire,
             process: link.number,
@@ -146,26 +132,15 @@ impl ConnTransport {
         });
     }
 
-    /// Forgets a link. Open connections stay; nobody connects by it any more.
-    pub fn remove_link(&mut self, id: u64) {
+    fn remove_link(&mut self, id: u64) {
         self.foreign.links.retain(|l| l.id != id);
     }
 
-    /// Makes a process of another job known. Returns its process number here.
-    pub fn add_foreign(&mut self, process: ForeignProcess) -> ProcId {
+    fn add_foreign(&mut self, process: ForeignProcess) -> ProcId {
         self.foreign.insert(process)
     }
 
-    /// Processes that have connected by this link.
-    pub fn processes_of(&self, id: u64) -> Vec<ProcId> {
-        let link = self.foreign.links.iter().find(|l| l.id == id);
-        link.map_or(Vec::new(), |l| l.by_number.values().copied().collect())
-    }
-
-    /// Ends the connection to a process of another job: what was sent still arrives, then each side
-    /// says farewell. The process number must not be used any more; it may become another
-    /// process's.
-    pub fn remove_foreign(&mut self, process: ProcId) {
+    fn remove_foreign(&mut self, process: ProcId) {
         let Some(known) = self.foreign.processes.get(&process) else {
             return;
         };
@@ -193,6 +168,30 @@ impl ConnTransport {
         }
     }
 
+    fn processes_of(&self, id: u64) -> Vec<ProcId> {
+        let link = self.foreign.links.iter().find(|l| l.id == id);
+        link.map_or(Vec::new(), |l| l.by_number.values().copied().collect())
+    }
+
+    fn has_left(&self, process: ProcId) -> bool {
+        match self.slot(process).map(|i| &self.peers[i].state) {
+            Some(PeerState::Open(conn)) => conn.peer_has_finished(),
+            Some(PeerState::Lost(_) | PeerState::Vacant) => true,
+            Some(PeerState::Connecting(_) | PeerState::Failing { .. }) => false,
+            None => self.foreign.process(process).is_none(),
+        }
+    }
+
+    fn watch(&mut self, fd: BorrowedFd<'_>) -> Result<(), TransportError> {
+        self.listen(fd, Token::Watched)
+    }
+
+    fn unwatch(&mut self, fd: BorrowedFd<'_>) {
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+}
+
+impl ConnTransport {
     /// Vacates the place of peer `i`, whose connection is not needed any more, once both sides have
     /// said farewell.
     pub(super) fn vacate_if_over(&mut self, i: usize) {
@@ -240,61 +239,6 @@ impl ConnTransport {
         }
     }
 
-    /// Returns whether nothing more comes from a process of another job: it has ended its
-    /// connection in order, or is lost.
-    pub fn has_left(&self, process: ProcId) -> bool {
-        match self.slot(process).map(|i| &self.peers[i].state) {
-            Some(PeerState::Open(conn)) => conn.peer_has_finished(),
-            Some(PeerState::Lost(_) | PeerState::Vacant) => true,
-            Some(PeerState::Connecting(_) | PeerState::Failing { .. }) => false,
-            None => self.foreign.process(process).is_none(),
-        }
-    }
-
-    /// This process's business card.
-    pub fn card(&self) -> Vec<u8> {
-        let parts = self.media.iter().map(|m| (m.name(), m.card()));
-        business_card::encode(parts)
-    }
-
-    /// Whether one of its media is of this name.
-    pub fn has_medium(&self, name: &str) -> bool {
-        self.media.iter().any(|m| m.name() == name)
-    }
-
-    /// Listens by one more medium, for processes of other jobs.
-    ///
-    /// Errors: the system refuses.
-    pub fn add_medium(&mut self, medium: Box<dyn Medium>) -> Result<(), TransportError> {
-        let number = self.media.len();
-        for (i, socket) in medium.listeners().iter().enumerate() {
-            self.listen(socket.as_fd(), Token::Listener(number, i))?;
-        }
-        self.media.push(medium);
-        self.name_indices = match self.media.len() {
-            1 => Vec::new(),
-            _ => {
-                let names = self.media.iter().map(|m| m.name());
-                names.map(crate::names::index_of).collect()
-            }
-        };
-        Ok(())
-    }
-
-    /// Listens at the addresses by which other hosts reach this one, too.
-    ///
-    /// Errors: there is none, or the system refuses.
-    pub fn listen_outside(&mut self) -> Result<(), TransportError> {
-        for m in 0..self.media.len() {
-            let before = self.media[m].listeners().len();
-            self.media[m].listen_outside()?;
-            for i in before..self.media[m].listeners().len() {
-                self.listen(self.media[m].listeners()[i].as_fd(), Token::Listener(m, i))?;
-            }
-        }
-        Ok(())
-    }
-
     fn listen(&self, fd: BorrowedFd<'_>, token: Token) -> Result<(), TransportError> {
         epoll::add(&self.epoll, fd, token.data(), epoll::EventFlags::IN).map_err(|e| {
             TransportError::Refused {
@@ -303,18 +247,5 @@ impl ConnTransport {
                 advice: "raise the limit on open files (ulimit -n)",
             }
         })
-    }
-
-    /// Wakes the process when `fd` becomes readable, until [`ConnTransport::unwatch`]. The caller
-    /// reads it.
-    ///
-    /// Errors: the system refuses.
-    pub fn watch(&mut self, fd: BorrowedFd<'_>) -> Result<(), TransportError> {
-        self.listen(fd, Token::Watched)
-    }
-
-    /// Ends [`ConnTransport::watch`].
-    pub fn unwatch(&mut self, fd: BorrowedFd<'_>) {
-        let _ = epoll::delete(&self.epoll, fd);
     }
 }

@@ -89,6 +89,10 @@ pub trait SocketOps: Sync {
 pub trait Medium: Send {
     /// Its name in FERRY_TRANSPORTS and on cards.
     fn name(&self) -> &'static str;
+    /// Returns whether it reaches processes of other jobs.
+    fn serves_other_jobs(&self) -> bool {
+        false
+    }
     /// Its part of this process's business card: what others need to reach this process.
     fn card(&self) -> Vec<u8>;
     /// The sockets on which other processes' connections arrive.

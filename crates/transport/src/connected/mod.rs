@@ -35,8 +35,8 @@ mod poll;
 mod timeout;
 
 use crate::{
-    Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, Features, Inbox, ProcId, Sleeper,
-    Streamed, Transport, TransportError, ZeroCopy,
+    Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, Features, ForeignProcesses, Inbox,
+    ProcId, Sleeper, Streamed, Transport, TransportError, ZeroCopy,
 };
 pub(crate) use conn::frame::{
     HEAD_MAX_BYTES as FRAME_HEAD_MAX_BYTES, HEADER_BYTES as FRAME_HEADER_BYTES, STREAM_MAX_BYTES,
@@ -46,7 +46,6 @@ use connect::business_card;
 use ferry_auth::{HandshakeBacklog, HandshakeConfig, Identity, JobKey, RejectionCounts};
 use ferry_job::{Directory, JobError, Nodes, RankInfo};
 use foreign::Foreign;
-pub use foreign::{ForeignProcess, Link};
 pub use medium::{Candidate, ConnectStart, Medium, MediumEvent, PeerAddress, SocketOps};
 use peers::{Peer, PeerState, PendingAccept};
 use poll::{POLLS_PER_LOOK_MAX, PollInterest, Token};
@@ -231,15 +230,16 @@ impl ConnTransport {
         })
     }
 
-    /// Opens it for processes of other jobs alone. [`ConnTransport::add_medium`] gives it media.
+    /// Opens it for processes of other jobs alone.
     ///
     /// Errors: the system refuses.
     pub fn for_other_jobs(
         rank_info: &RankInfo,
+        medium: Box<dyn Medium>,
         timeout: Duration,
     ) -> Result<ConnTransport, TransportError> {
         let nobody = Box::new(NoDirectory);
-        let mut new = ConnTransport::open(rank_info, nobody, Vec::new(), timeout, false)?;
+        let mut new = ConnTransport::open(rank_info, nobody, vec![medium], timeout, false)?;
         new.serves_job = false;
         Ok(new)
     }
@@ -431,7 +431,7 @@ impl Transport for ConnTransport {
         }
     }
 
-    fn connections(&mut self) -> Option<&mut ConnTransport> {
+    fn foreign_processes(&mut self) -> Option<&mut dyn ForeignProcesses> {
         Some(self)
     }
 

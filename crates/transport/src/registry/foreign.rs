@@ -1,15 +1,15 @@
 //! Processes of other jobs: their connections, made beside the job's own transports.
 
 use super::{Transports, UNKNOWN};
-use crate::connected::{ConnTransport, Medium};
+use crate::connected::ConnTransport;
 use crate::tcp::{self, Tcp};
-use crate::{ProcId, TransportError, wakeup};
+use crate::{ForeignProcesses, ProcId, TransportError, wakeup};
 use ferry_job::RankInfo;
 
 impl Transports {
-    /// The transport of connections, if it is open.
-    pub fn connections(&mut self) -> Option<&mut ConnTransport> {
-        self.others.iter_mut().find_map(|t| t.connections())
+    /// Processes of other jobs, once they can be reached.
+    pub fn foreign_processes(&mut self) -> Option<&mut dyn ForeignProcesses> {
+        self.others.iter_mut().find_map(|t| t.foreign_processes())
     }
 
     /// Opens what processes of other jobs are reached by, if it is not open. `outside`: from other
@@ -27,34 +27,36 @@ impl Transports {
                 "its programs cannot meet processes of other jobs, whose time is another".into(),
             ));
         }
-        let mut opened = false;
-        if self.connections().is_none() {
-            let timeout = tcp::Settings::from_environment()?.timeout;
-            let new = ConnTransport::for_other_jobs(rank_info, timeout)?;
-            self.others.push(Box::new(new));
-            opened = true;
-        }
-        let wakeup = self.wakeup;
-        let has_shm = self.shm.is_some();
-        let Some(connections) = self.connections() else {
+        if let Some(foreign) = self.foreign_processes() {
+            if !foreign.serves_other_jobs() {
+                return Err(TransportError::Setting {
+                    name: "FERRY_TRANSPORTS",
+                    value: self.order.join(","),
+                    expected: "a list with tcp, by which processes of other jobs are reached",
+                });
+            }
+            if outside {
+                foreign.listen_outside()?;
+            }
             return Ok(false);
-        };
-        if !connections.has_medium(tcp::NAME) {
-            let tcp: Box<dyn Medium> =
-                Box::new(Tcp::listen(rank_info, &tcp::Settings::from_environment()?)?);
-            connections.add_medium(tcp)?;
         }
+        let settings = tcp::Settings::from_environment()?;
+        let tcp = Box::new(Tcp::listen(rank_info, &settings)?);
+        let mut new = ConnTransport::for_other_jobs(rank_info, tcp, settings.timeout)?;
         if outside {
-            connections.listen_outside()?;
+            new.listen_outside()?;
         }
-        if !opened {
-            return Ok(false);
-        }
+        self.others.push(Box::new(new));
         if !self.order.contains(&tcp::NAME) {
             self.order.push(tcp::NAME);
         }
-        let name = has_shm.then(wakeup::new_socket_name).transpose()?;
-        wakeup.add_descriptors(name, self.others.iter().filter_map(|t| t.event_fd()))?;
+        let name = self
+            .shm
+            .is_some()
+            .then(wakeup::new_socket_name)
+            .transpose()?;
+        let descriptors = self.others.iter().filter_map(|t| t.event_fd());
+        self.wakeup.add_descriptors(name, descriptors)?;
         if let (Some(shm), Some(name)) = (&mut self.shm, name) {
             shm.use_wakeup_socket(name);
         }

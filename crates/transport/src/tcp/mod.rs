@@ -169,6 +169,9 @@ impl Medium for Tcp {
     fn name(&self) -> &'static str {
         NAME
     }
+    fn serves_other_jobs(&self) -> bool {
+        true
+    }
     fn card(&self) -> Vec<u8> {
         self.card.encode()
     }

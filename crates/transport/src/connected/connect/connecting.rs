@@ -199,7 +199,7 @@ impl ConnTransport {
         let mut candidates = Vec::new();
         for (number, medium) in self.media.iter().enumerate() {
             // TIPC finds processes by their number in the job.
-            if foreign.is_some() && medium.name() != crate::tcp::NAME {
+            if foreign.is_some() && !medium.serves_other_jobs() {
                 continue;
             }
             let Some((_, part)) = parts.iter().find(|(name, _)| *name == medium.name()) else {
