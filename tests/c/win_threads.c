@@ -1,6 +1,5 @@
 /* MPI_THREAD_MULTIPLE: threads with a window each, threads that share one, threads that make and
  * free windows, and one that sleeps for a lock while others communicate. */
-// machines: no (threads of a rank that wait for a lock there can hang: docs/onesided.md)
 #include "windows.h"
 
 #include <pthread.h>

@@ -40,8 +40,11 @@ pub(super) struct Origin {
     pub part: Vec<u8>,
     /// It waits for this lock of the window.
     pub waits_for: Option<Which>,
-    /// It has locked the window, exclusively or not.
-    pub locked: Option<bool>,
+    /// It has locked the window exclusively.
+    pub exclusive: bool,
+    /// How often it has locked the window otherwise: more than once if several of its threads have
+    /// asked for the lock of MPI_Win_lock_all. All but one of them release it.
+    pub shared: u32,
 }
 
 /// Answers to one origin.
@@ -165,15 +168,22 @@ impl Server<'_> {
                 if !self.take(d, origin, Which::Epoch, exclusive) {
                     return false;
                 }
-                origin.locked = Some(exclusive);
+                if exclusive {
+                    origin.exclusive = true;
+                } else {
+                    origin.shared += 1;
+                }
                 (Refused::Silent, Ok(()))
             }
             Record::Unlock(number) => {
                 if !received(d, origin) {
                     return false;
                 }
-                if let Some(exclusive) = origin.locked.take() {
-                    self.release(d, Which::Epoch, exclusive);
+                if std::mem::take(&mut origin.exclusive) {
+                    self.release(d, Which::Epoch, true);
+                } else if let Some(left) = origin.shared.checked_sub(1) {
+                    origin.shared = left;
+                    self.release(d, Which::Epoch, false);
                 }
                 self.answers.push(d, Answer::Acknowledged(number));
                 (Refused::Silent, Ok(()))
