@@ -161,8 +161,16 @@ class Cases:
             self.empty(network)
 
     def case_b_the_C_programs(self):
+        self.c_programs("")
+
+    def case_b_the_windows_encrypted(self):
+        self.c_programs("win_*", "FERRY_ENCRYPT=1")
+
+    def c_programs(self, names, *settings):
+        """The C programs of these names, on 4 ranks of 2 hosts."""
+
         class Options:
-            only, jobs, ranks, suite = "", 2, [4], ["c"]
+            only, jobs, ranks, suite = names, 2, [4], ["c"]
 
         # What tests one process alone, or hundreds, gains nothing here; these are run on 4 ranks of
         # 2 hosts or not at all.
@@ -172,9 +180,10 @@ class Cases:
             def one(run):
                 name, command, limit = run
                 at = command.index(str(self.mpi.mpiexec)) + 1  # before it env may stand
-                status, output, seconds = self.tests_run.run_job(
-                    [*command[:at], *prefix, *command[at:]], limit, directory
-                )
+                command = [*command[:at], *prefix, *command[at:]]
+                if settings:
+                    command = ["env", *settings, *command]
+                status, output, seconds = self.tests_run.run_job(command, limit, directory)
                 problem = (
                     "not done in time"
                     if status is None
@@ -184,7 +193,8 @@ class Cases:
                         else "printed something" if output.strip() else None
                     )
                 )
-                self.tally.add(f"net/2 hosts: {name}", problem, output, seconds)
+                title = " ".join(["net/2 hosts:", name, *settings])
+                self.tally.add(title, problem, output, seconds)
 
             import concurrent.futures
 
