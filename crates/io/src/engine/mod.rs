@@ -1,22 +1,36 @@
 //! Background operations of a process: reads and writes that go on while the program computes.
 //!
-//! Reads and writes of files with a descriptor go to one io_uring. Everything else, and everything
-//! where the kernel refuses io_uring, goes to a small pool of threads. Neither is started before it
-//! is first used.
+//! | operation | done by |
+//! |---|---|
+//! | small, between the caller's memory and the system's cache | the caller, at once |
+//! | larger, but for what follows; all other work | a small pool of threads |
+//! | a read that must wait for the device; a write to a server | io_uring |
+//!
+//! Copying between memory and the system's cache is work for a processor, and a thread does it
+//! best. Waiting is no work: io_uring has many operations wait at once, more than the pool has
+//! threads. A read finds out which it is: it takes what is cached (`RWF_NOWAIT`), and leaves the
+//! rest to io_uring. Where the kernel refuses io_uring, the pool does it all. Neither is started
+//! before it is first used.
 
 mod pool;
 mod ring;
 
-use crate::store::StoredFile;
+use crate::cost::Cost;
+use crate::store::{FileSystem, StoredFile};
 use crate::{Error, Result, transfer};
 use pool::Pool;
 use ring::Ring;
-use std::io;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::{self, IoSliceMut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 /// Stack of the engine's threads, bytes.
 const STACK_BYTES: usize = 512 << 10;
+
+/// An operation that costs less is done by the caller at once: handing it to another thread costs
+/// about as much, nanoseconds.
+const INLINE_MAX_NS: f64 = 5_000.0;
 
 /// How an engine works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +51,8 @@ impl Default for Options {
 }
 
 /// What an operation calls at its end, with the bytes transferred: fewer than asked for only at the
-/// end of the file. It runs on a thread of the engine, or on the caller's, and must not block.
+/// end of the file. It runs on a thread of the engine, or on the caller's before the call that
+/// starts the operation returns. It must not block, and must not drop the engine.
 pub type OnEnd = Box<dyn FnOnce(Result<usize>) + Send>;
 
 /// Work for the pool.
@@ -58,9 +73,31 @@ pub struct Engine {
 /// Threads and ring of one process.
 struct Running {
     process: u32,
-    ring: OnceLock<Option<Ring>>,
+    ring: Arc<LazyRing>,
     pool: Pool,
     under_way: Arc<UnderWay>,
+}
+
+/// The ring, once it is needed. `None` if the kernel refuses it, or it is not wanted.
+struct LazyRing {
+    wanted: bool,
+    ring: OnceLock<Option<Ring>>,
+}
+
+impl LazyRing {
+    /// Gives the transfer to io_uring, or back if there is none.
+    fn start_transfer(&self, transfer: Transfer) -> Option<Transfer> {
+        if !self.wanted || transfer.file.fd().is_none() {
+            return Some(transfer);
+        }
+        match self.ring.get_or_init(Ring::start) {
+            Some(ring) => {
+                ring.start_transfer(transfer);
+                None
+            }
+            None => Some(transfer),
+        }
+    }
 }
 
 /// The number of operations that have not ended.
@@ -146,6 +183,40 @@ impl Transfer {
             self.done += n;
         }
         self.end(result.map(|_| ()));
+    }
+
+    /// Returns whether the caller should do it at once.
+    fn is_small(&self) -> bool {
+        let cost = Cost::of(self.file.file_system());
+        let call_ns = match self.direction {
+            Direction::Read => cost.read_call_ns,
+            Direction::Write => cost.write_call_ns,
+        };
+        call_ns + self.len as f64 * cost.byte_ns <= INLINE_MAX_NS
+    }
+
+    /// Reads what the system has in its cache. Returns the transfer if bytes are left.
+    fn read_cached(mut self) -> Option<Transfer> {
+        if self.file.file_system() == FileSystem::Tmpfs {
+            self.run();
+            return None;
+        }
+        loop {
+            let Some(fd) = self.file.fd() else {
+                return Some(self);
+            };
+            let at = self.offset.saturating_add(self.done as u64);
+            // SAFETY: the caller's promise: so many bytes are writable until the end.
+            let buf = unsafe {
+                std::slice::from_raw_parts_mut(self.buf.add(self.done), self.len - self.done)
+            };
+            let flags = ReadWriteFlags::NOWAIT;
+            match rustix::io::preadv2(fd, &mut [IoSliceMut::new(buf)], at, flags) {
+                // The file system cannot tell, or the device must be waited for.
+                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => return Some(self),
+                result => self = self.advance(result.map_err(io::Error::from))?,
+            }
+        }
     }
 
     /// Takes note of a system call's result. Returns the transfer if it must go on.
@@ -273,13 +344,31 @@ impl Engine {
             transfer.end(Ok(()));
             return;
         }
-        let ring = match self.options.io_uring && transfer.file.fd().is_some() {
-            true => running.ring.get_or_init(Ring::start).as_ref(),
-            false => None,
+        let small = transfer.is_small();
+        let rest = match direction {
+            Direction::Write if small => return transfer.run(),
+            Direction::Write if transfer.file.file_system().is_remote() => {
+                running.ring.start_transfer(transfer)
+            }
+            Direction::Write => Some(transfer),
+            Direction::Read if small => transfer
+                .read_cached()
+                .and_then(|rest| running.ring.start_transfer(rest)),
+            Direction::Read => {
+                let ring = running.ring.clone();
+                running.pool.run(Box::new(move || {
+                    let rest = transfer
+                        .read_cached()
+                        .and_then(|rest| ring.start_transfer(rest));
+                    if let Some(rest) = rest {
+                        rest.run();
+                    }
+                }));
+                None
+            }
         };
-        match ring {
-            Some(ring) => ring.start_transfer(transfer),
-            None => running.pool.run(Box::new(move || transfer.run())),
+        if let Some(rest) = rest {
+            running.pool.run(Box::new(move || rest.run()));
         }
     }
 
@@ -298,7 +387,10 @@ impl Engine {
             // The parent's is left as it is: its threads and its ring are not here.
             let new = Box::into_raw(Box::new(Running {
                 process,
-                ring: OnceLock::new(),
+                ring: Arc::new(LazyRing {
+                    wanted: self.options.io_uring,
+                    ring: OnceLock::new(),
+                }),
                 pool: Pool::new(self.options.threads.max(1)),
                 under_way: Arc::default(),
             }));
@@ -332,178 +424,13 @@ impl Drop for Engine {
         }
         running.under_way.wait();
         let Running { ring, pool, .. } = *running;
-        if let Some(Some(ring)) = ring.into_inner() {
+        pool.stop();
+        // The pool's jobs had the other references.
+        if let Some(Some(ring)) = Arc::into_inner(ring).and_then(|lazy| lazy.ring.into_inner()) {
             ring.stop();
         }
-        pool.stop();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{MemoryStore, OpenMode, PosixStore, Store};
-    use std::path::Path;
-    use std::sync::mpsc::channel;
-
-    fn engines() -> [Engine; 2] {
-        [true, false].map(|io_uring| {
-            Engine::new(Options {
-                io_uring,
-                threads: 2,
-            })
-        })
-    }
-
-    fn posix(name: &str) -> Arc<dyn StoredFile> {
-        let name = format!("ferry-io-engine-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let file = PosixStore.open(&path, &OpenMode::CREATE).unwrap();
-        PosixStore.delete(&path).unwrap();
-        file
-    }
-
-    #[test]
-    fn writes_then_reads_in_the_background() {
-        const PARTS: usize = 300;
-        const PART_BYTES: usize = 5000;
-        for engine in engines() {
-            let memory = MemoryStore::default().open(Path::new("f"), &OpenMode::CREATE);
-            for file in [posix("many"), memory.unwrap()] {
-                let data: Vec<u8> = (0..PARTS * PART_BYTES).map(|i| (i % 251) as u8).collect();
-                let mut back = vec![0; data.len()];
-                for part in data.chunks(PART_BYTES).enumerate() {
-                    let offset = (part.0 * PART_BYTES) as u64;
-                    let on_end = Box::new(|n: Result<usize>| assert_eq!(n.unwrap(), PART_BYTES));
-                    let (at, len) = (part.1.as_ptr(), part.1.len());
-                    // SAFETY: `data` lives until the engine has waited.
-                    unsafe { engine.write(file.clone(), at, len, offset, on_end) };
-                }
-                engine.wait();
-                for (i, part) in back.chunks_mut(PART_BYTES).enumerate() {
-                    let offset = (i * PART_BYTES) as u64;
-                    let on_end = Box::new(|n: Result<usize>| assert_eq!(n.unwrap(), PART_BYTES));
-                    let (at, len) = (part.as_mut_ptr(), part.len());
-                    // SAFETY: `back` lives until the engine has waited, and nobody else uses it.
-                    unsafe { engine.read(file.clone(), at, len, offset, on_end) };
-                }
-                engine.wait();
-                assert_eq!(back, data);
-            }
-        }
-    }
-
-    #[test]
-    fn a_read_ends_with_the_file_and_an_error_is_told() {
-        for engine in engines() {
-            let file = posix("short");
-            transfer::write_all(&*file, b"abc", 0).unwrap();
-            let (tell, told) = channel();
-            let mut buf = [0; 10];
-            let on_end = Box::new(move |n: Result<usize>| tell.send(n).unwrap());
-            // SAFETY: `buf` lives until the result has come.
-            unsafe { engine.read(file, buf.as_mut_ptr(), 10, 1, on_end) };
-            assert_eq!(told.recv().unwrap().unwrap(), 2);
-            assert_eq!(&buf[..2], b"bc");
-            let full = PosixStore
-                .open(Path::new("/dev/full"), &OpenMode::CREATE)
-                .unwrap();
-            let (tell, told) = channel();
-            let on_end = Box::new(move |n: Result<usize>| tell.send(n).unwrap());
-            // SAFETY: `buf` lives until the result has come.
-            unsafe { engine.write(full, buf.as_ptr(), 10, 0, on_end) };
-            let error = told.recv().unwrap().unwrap_err();
-            assert_eq!(error.kind, crate::Kind::NoSpace);
-        }
-    }
-
-    #[test]
-    fn operations_outlive_the_thread_that_starts_them() {
-        for engine in engines() {
-            let file = posix("thread");
-            let data = vec![7u8; 64 << 20];
-            let (tell, told) = channel();
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    let on_end = Box::new(move |n: Result<usize>| tell.send(n).unwrap());
-                    // SAFETY: `data` lives until the result has come.
-                    unsafe { engine.write(file.clone(), data.as_ptr(), data.len(), 0, on_end) };
-                });
-            });
-            assert_eq!(told.recv().unwrap().unwrap(), data.len());
-            assert_eq!(transfer::len(&*file).unwrap(), data.len() as u64);
-        }
-    }
-
-    #[test]
-    fn a_short_transfer_goes_on_behind_what_is_done() {
-        let file = MemoryStore::default()
-            .open(Path::new("f"), &OpenMode::CREATE)
-            .unwrap();
-        let data = *b"abcdefgh";
-        let (tell, told) = channel();
-        let transfer = Transfer {
-            direction: Direction::Write,
-            file: file.clone(),
-            buf: data.as_ptr().cast_mut(),
-            len: data.len(),
-            offset: 10,
-            done: 0,
-            on_end: Box::new(move |n| tell.send(n.unwrap()).unwrap()),
-            operation: Arc::new(UnderWay::default()).begin(),
-        };
-        let transfer = transfer.advance(Ok(2)).unwrap();
-        let interrupted = io::Error::from_raw_os_error(libc::EINTR);
-        let transfer = transfer.advance(Err(interrupted)).unwrap();
-        let transfer = transfer.advance(Ok(3)).unwrap();
-        assert_eq!(transfer.done, 5);
-        transfer.run();
-        assert_eq!(told.recv(), Ok(8));
-        let mut found = [0; 9];
-        assert_eq!(
-            transfer::read_exact_or_end(&*file, &mut found, 15).unwrap(),
-            3
-        );
-        assert_eq!(&found[..3], b"fgh");
-    }
-
-    #[test]
-    fn dropping_waits_for_jobs() {
-        let (tell, told) = channel();
-        let engine = Engine::new(Options::default());
-        for i in 0..20 {
-            let tell = tell.clone();
-            engine.run(Box::new(move || tell.send(i).unwrap()));
-        }
-        drop((engine, tell));
-        assert_eq!(told.iter().sum::<i32>(), 190);
-    }
-
-    #[test]
-    fn a_child_has_an_engine_of_its_own() {
-        let engine = Engine::new(Options::default());
-        let file = posix("fork");
-        let write = |byte: u8| {
-            let data = [byte; 100];
-            let (tell, told) = channel();
-            let on_end = Box::new(move |n: Result<usize>| tell.send(n).unwrap());
-            // SAFETY: `data` lives until the result has come.
-            unsafe { engine.write(file.clone(), data.as_ptr(), 100, byte.into(), on_end) };
-            told.recv().unwrap().unwrap()
-        };
-        assert_eq!(write(1), 100);
-        // SAFETY: the child uses memory and threads of its own, and ends by `_exit`.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let code = i32::from(write(200) != 100);
-            // SAFETY: ends the child without the parent's exit handlers.
-            unsafe { libc::_exit(code) };
-        }
-        let mut status = -1;
-        // SAFETY: waits for the child made above.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0);
-        assert_eq!(transfer::len(&*file).unwrap(), 300);
-        assert_eq!(write(2), 100);
-    }
-}
+mod tests;

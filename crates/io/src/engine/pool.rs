@@ -93,16 +93,8 @@ impl Pool {
         drop(state);
         self.shared.changed.notify_all();
         for thread in threads {
-            join(thread);
+            // A thread that has panicked has ended the process.
+            let _ = thread.join();
         }
-    }
-}
-
-/// Waits for a thread to end, unless it is the calling one: the last operation's end may drop the
-/// engine.
-pub(super) fn join(thread: JoinHandle<()>) {
-    if thread.thread().id() != std::thread::current().id() {
-        // A thread that has panicked has ended the process.
-        let _ = thread.join();
     }
 }

@@ -4,11 +4,9 @@
 //! transfers, and calls what operations call at their end.
 //!
 //! Each transfer is marked for the kernel's own threads (`IOSQE_ASYNC`). Otherwise the kernel would
-//! copy bytes that are in its cache in the submitter's call, in which nothing overlaps; and it
-//! would finish a read that must wait for the device by interrupting the submitter, whose own
-//! system calls see that (`EINTR`).
+//! finish a read that waits for the device by interrupting the submitter, whose own system calls
+//! see that (`EINTR`).
 
-use super::pool::join;
 use super::{Direction, STACK_BYTES, Transfer};
 use io_uring::{IoUring, opcode, squeue, types};
 use std::collections::VecDeque;
@@ -81,7 +79,8 @@ impl Ring {
     pub fn stop(self) {
         let end = opcode::Nop::new().build().user_data(END_TAG);
         self.shared.submit(&mut self.shared.state(), &end);
-        join(self.thread);
+        // A thread that has panicked has ended the process.
+        let _ = self.thread.join();
     }
 }
 
