@@ -3,6 +3,7 @@
 use ferry_datatype::{Basic, Datatype};
 use ferry_io::store::{Call, Fault, FaultStore, Reaction};
 use ferry_io::{Access, Choice, Kind, MemoryStore, OpenMode, Store, View, transfer};
+use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -207,4 +208,35 @@ fn opening_and_deleting_fail_with_their_path() {
     faulty.delete(path).unwrap();
     let error = faulty.open(path, &OpenMode::READ).err().unwrap();
     assert_eq!(error.kind, Kind::NoSuchFile);
+}
+
+#[test]
+fn vectored_calls_go_on_and_tell() {
+    let parts: [&[u8]; 5] = [b"", b"abc", b"", b"defgh", b"i"];
+    let faults = [
+        Fault::nth(Call::Write, 1, Reaction::Fail(EINTR)),
+        Fault::from(Call::Write, 0, Reaction::Short(2)),
+        Fault::nth(Call::Read, 1, Reaction::Fail(EINTR)),
+        Fault::from(Call::Read, 0, Reaction::Short(2)),
+    ];
+    let (memory, faulty) = store(&faults);
+    let file = faulty.open(Path::new(PATH), &OpenMode::CREATE).unwrap();
+    let slices = || parts.map(IoSlice::new);
+    let start = FILE_BYTES as u64 - 2;
+    transfer::write_all_vectored(&*file, &mut slices(), start).unwrap();
+    assert_eq!(
+        &memory.bytes(Path::new(PATH)).unwrap()[start as usize..],
+        b"abcdefghi"
+    );
+    let (mut one, mut two) = ([0; 4], [0; 9]);
+    let mut bufs = [&mut [][..], &mut one, &mut two].map(IoSliceMut::new);
+    let n = transfer::read_vectored_or_end(&*file, &mut bufs, start).unwrap();
+    assert_eq!((n, &one, &two[..5]), (9, b"abcd", &b"efghi"[..]));
+    faulty.restart(&[Fault::from(Call::Write, 1, Reaction::Fail(ENOSPC))]);
+    let done = transfer::write_all_vectored(&*file, &mut slices(), 0);
+    let error = done.unwrap_err();
+    assert_eq!(
+        (error.kind, error.offset, error.len),
+        (Kind::NoSpace, Some(3), Some(6))
+    );
 }
