@@ -322,6 +322,25 @@ fn transports_do_not_use_each_other() {
 }
 
 #[test]
+fn files_depend_downwards() {
+    let layers: &[(&str, &[&str])] = &[
+        ("two_phase", &["view", "cost", "store"]),
+        ("engine", &["transfer", "cost", "store", "error"]),
+        ("transfer", &["view", "cost", "store", "error"]),
+        ("view", &[]),
+        ("cost", &["store"]),
+        ("store", &["error"]),
+        ("error", &[]),
+    ];
+    check_layers("io", layers);
+    // A name that the root exports hides the module that it comes from.
+    for import in imports("io") {
+        let exported = import.path[0].starts_with(char::is_uppercase);
+        assert!(!exported, "{}: {}", import.file.display(), import.path[0]);
+    }
+}
+
+#[test]
 fn launch_depends_downwards() {
     check_layers(
         "launch",

@@ -16,8 +16,9 @@ mod pool;
 mod ring;
 
 use crate::cost::Cost;
+use crate::error::{Error, Result};
 use crate::store::{FileSystem, StoredFile};
-use crate::{Error, Result, transfer};
+use crate::transfer;
 use pool::Pool;
 use ring::Ring;
 use rustix::io::{Errno, ReadWriteFlags};

@@ -1,7 +1,7 @@
 //! A store that fails on purpose: the n-th call of a sort fails, is short, or is interrupted.
 
 use super::{FileSystem, OpenMode, RangeLock, Store, StoredFile};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use rustix::io::Errno;
 use std::io;
 use std::ops::Range;

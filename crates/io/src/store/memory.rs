@@ -2,7 +2,7 @@
 
 use super::range_lock::RangeTable;
 use super::{FileSystem, OpenMode, RangeLock, Store, StoredFile};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;

@@ -12,7 +12,7 @@ pub use memory::MemoryStore;
 pub use posix::PosixStore;
 pub use range_lock::RangeLock;
 
-use crate::Result;
+use crate::error::Result;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;

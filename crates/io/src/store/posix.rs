@@ -2,7 +2,7 @@
 
 use super::range_lock::{RangeTable, Unlock};
 use super::{FileSystem, OpenMode, RangeLock, Store, StoredFile, VECTORED_MAX};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};

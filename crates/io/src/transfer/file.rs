@@ -1,8 +1,8 @@
 //! The calls of a file with the loops around them: interrupted calls are made again, short ones go
 //! on. Errors get the path and the place.
 
+use crate::error::{Error, Result};
 use crate::store::{FileSystem, RangeLock, StoredFile};
-use crate::{Error, Result};
 use std::io;
 use std::ops::Range;
 

@@ -14,8 +14,9 @@ pub use file::{allocate, len, lock, read_exact_or_end, set_len, sync, write_all}
 pub use vectored::{read_vectored_or_end, write_all_vectored};
 
 use crate::cost::{Cost, Strided};
+use crate::error::Result;
 use crate::store::{RangeLock, StoredFile};
-use crate::{Result, View};
+use crate::view::View;
 use std::ops::Range;
 
 /// Whether data sieving is used (hints `romio_ds_read`, `romio_ds_write`).

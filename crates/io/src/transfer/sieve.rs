@@ -1,8 +1,9 @@
 //! Data sieving: whole windows of the file are read or written in place of many small runs.
 
 use super::{lock, read_exact_or_end, write_all};
+use crate::error::Result;
 use crate::store::StoredFile;
-use crate::{Result, View};
+use crate::view::View;
 use std::ops::Range;
 
 /// A window and the positions of the data in it.

@@ -1,8 +1,8 @@
 //! One run of the file and many of memory, without a copy in between.
 
 use super::file::uninterrupted;
+use crate::error::{Error, Result};
 use crate::store::StoredFile;
-use crate::{Error, Result};
 use std::io::{self, IoSlice, IoSliceMut};
 
 /// Bytes of all buffers.

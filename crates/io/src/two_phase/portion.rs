@@ -1,7 +1,7 @@
 //! What one rank has in a window.
 
 use super::RankRange;
-use crate::{Run, Runs, View};
+use crate::view::{Run, Runs, View};
 use std::ops::Range;
 
 /// What one rank reads or writes in a collective transfer.

@@ -1,7 +1,7 @@
 //! The union of several ranks' data in a window, and whether it has holes.
 
 use super::Portion;
-use crate::{Run, View};
+use crate::view::{Run, View};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;

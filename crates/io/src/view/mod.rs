@@ -1,6 +1,8 @@
 //! Views: which bytes of a file a process sees, and in which order (MPI 5.0 §14.3).
 //!
-//! A *position* counts data bytes from the view's start; an *offset* counts bytes of the file.
+//! A *position* counts data bytes from the view's start; an *offset* counts bytes of the file. Both
+//! stay below 2^63, as MPI_Offset does: sums with lengths are not checked. An offset that would lie
+//! beyond is `u64::MAX`, which the system refuses.
 
 mod copy;
 mod order;
