@@ -10,7 +10,9 @@ pub use table::Table;
 
 use crate::constants;
 use ferry_mpi::pt2pt::Message;
-use ferry_mpi::{Comm, Datatype, Errhandler, Group, Info, Kind, Op, Request, Session, Win};
+use ferry_mpi::{
+    Comm, Datatype, Errhandler, File, Group, Info, Kind, Op, Request, Session, Win,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -291,6 +293,16 @@ object!(
     "MPI_Win",
     Win,
     |w, h| w.identity.set(h),
+    |_| None,
+    || false
+);
+object!(
+    File,
+    11,
+    MPI_FILE_NULL,
+    "MPI_File",
+    File,
+    |f, h| f.identity.set(h),
     |_| None,
     || false
 );

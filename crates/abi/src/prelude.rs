@@ -17,7 +17,8 @@ pub(crate) use crate::results::{
 pub(crate) use crate::status::Status;
 pub(crate) use ferry_mpi::pt2pt::{Dest, From as Source};
 pub(crate) use ferry_mpi::{
-    Comm, Datatype, Errhandler, Error, Group, Info, Kind, Op, Request, Result, Session, Win, err,
+    Comm, Datatype, Errhandler, Error, File, Group, Info, Kind, Op, Request, Result, Session, Win,
+    err,
 };
 pub(crate) use std::ffi::{CStr, c_char, c_void};
 pub(crate) use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::{codes, entry};
 use ferry_mpi::errhandler::Action;
 use ferry_mpi::tool;
 use ferry_mpi::{
-    Comm, Errhandler, ErrhandlerSlot, Error, ErrorScope, Kind, Session, Win, err, process,
+    Comm, Errhandler, ErrhandlerSlot, Error, ErrorScope, File, Kind, Session, Win, err, process,
 };
 use std::sync::{Arc, OnceLock};
 
@@ -43,11 +43,13 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     let of_error = match error.scope() {
         Some(ErrorScope::Comm(comm)) => Raised::Comm(comm.clone()),
         Some(ErrorScope::Win(win)) => Raised::Win(win.clone()),
+        Some(ErrorScope::File(file)) => Raised::File(file.clone()),
         None => Raised::Other,
     };
     let of_call = || match scope {
         Scope::Comm(handle) => handle::get::<Comm>(handle).cloned().map(Raised::Comm),
         Scope::Win(handle) => handle::get::<Win>(handle).cloned().map(Raised::Win),
+        Scope::File(handle) => handle::get::<File>(handle).cloned().map(Raised::File),
         _ => None,
     };
     let raised = match of_error {
@@ -57,6 +59,7 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     let (object, handler) = match (&raised, scope) {
         (Raised::Comm(comm), _) => (comm.identity.bits(), comm.errhandler.current()),
         (Raised::Win(win), _) => (win.identity.bits(), win.errhandler.current()),
+        (Raised::File(file), _) => (file.identity.bits(), file.errhandler.current()),
         (_, Scope::File(_) | Scope::NoFile) => (MPI_FILE_NULL, no_file_errhandler().current()),
         (_, Scope::Session(session)) => match handle::get::<Session>(session) {
             Some(valid) => (session, valid.errhandler.current()),
@@ -71,6 +74,7 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     let comm_name = match &raised {
         Raised::Comm(comm) => comm_text(comm),
         Raised::Win(win) => win_text(win),
+        Raised::File(file) => file_text(file),
         Raised::Other => String::new(),
     };
     let code = codes::code(error.kind(), format!("{name}{comm_name}: {}", error.text()));
@@ -94,6 +98,7 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
 enum Raised {
     Comm(Arc<Comm>),
     Win(Arc<Win>),
+    File(Arc<File>),
     Other,
 }
 
@@ -181,6 +186,11 @@ pub fn win_text(win: &Win) -> String {
     } else {
         format!(" on window {name}")
     }
+}
+
+/// The file in messages, as " on file data/out.h5".
+pub fn file_text(file: &File) -> String {
+    format!(" on file {}", file.path().display())
 }
 
 /// The code of an error in a status.

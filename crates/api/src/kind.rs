@@ -44,7 +44,7 @@ pub const OBJECTS: [Object; 14] = [
     object("request", "MPI_Request", None, ""),
     object("message", "MPI_Message", None, ""),
     object("win", "MPI_Win", Some("Win"), "object"),
-    object("file", "MPI_File", None, ""),
+    object("file", "MPI_File", Some("File"), "object"),
     object("session", "MPI_Session", Some("Session"), "object"),
 ];
 

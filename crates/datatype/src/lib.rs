@@ -48,6 +48,7 @@ mod error;
 mod external32;
 mod layout;
 mod quad;
+mod representation;
 mod shape;
 mod signature;
 mod unnamed;

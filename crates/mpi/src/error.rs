@@ -1,6 +1,6 @@
 //! Errors of MPI calls: their kind and text. The abi layer maps a [`Kind`] to its number.
 
-use crate::{Comm, Win};
+use crate::{Comm, File, Win};
 use std::sync::Arc;
 
 /// The standard's error classes (MPI 5.0 §9.4), one for each MPI_ERR_ name.
@@ -91,6 +91,8 @@ pub enum ErrorScope {
     Comm(Arc<Comm>),
     /// A window.
     Win(Arc<Win>),
+    /// A file.
+    File(Arc<File>),
 }
 
 /// The result of an MPI call.
@@ -116,6 +118,12 @@ impl Error {
     #[cold]
     pub fn on_win(mut self, win: &Arc<Win>) -> Error {
         self.0.scope = Some(ErrorScope::Win(win.clone()));
+        self
+    }
+    /// This error, to be raised on `file`.
+    #[cold]
+    pub fn on_file(mut self, file: &Arc<File>) -> Error {
+        self.0.scope = Some(ErrorScope::File(file.clone()));
         self
     }
     /// This error, to be raised on the call's own object.

@@ -10,6 +10,7 @@
 //! comm, group, topo     communicators and what is attached to them: attr, info, errhandler
 //! pt2pt, partitioned    messages from buffers (buffer), completed by request
 //! win                   windows and one-sided operations
+//! file                  files: MPI-IO
 //! coll                  collectives: select an algorithm, execute its schedule, or node memory
 //! overlap               blocking collectives in the background, behind page guards
 //! tool                  MPI_T
@@ -30,6 +31,7 @@ mod crash;
 pub mod dynamic;
 pub mod errhandler;
 pub mod error;
+pub mod file;
 mod flush_stdio;
 pub mod group;
 pub mod identity;
@@ -48,6 +50,7 @@ pub mod win;
 pub use comm::Comm;
 pub use errhandler::{Errhandler, ErrhandlerSlot};
 pub use error::{Error, ErrorScope, Kind, Result};
+pub use file::File;
 pub use ferry_datatype::Datatype;
 pub use ferry_device::{self as device, ProcId};
 pub use ferry_op::Op;

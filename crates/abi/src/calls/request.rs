@@ -143,6 +143,7 @@ fn in_status(first: &Error) -> Error {
     match first.scope() {
         Some(ErrorScope::Comm(comm)) => error.on(comm),
         Some(ErrorScope::Win(win)) => error.on_win(win),
+        Some(ErrorScope::File(file)) => error.on_file(file),
         None => error,
     }
 }

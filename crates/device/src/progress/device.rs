@@ -1,6 +1,7 @@
 //! The device of a process, and its progress engine. What the layer above calls is in `device/`.
 
 use crate::base::counters::HasDevice;
+use crate::progress::outside_work;
 use crate::progress::background::Background;
 use crate::progress::state::{CoreSharing, Sleepers, TestBackoff, WaitPolicy};
 use crate::progress::thread_state::ThreadState;
@@ -176,10 +177,12 @@ impl Device {
     }
 
     /// Tells the launcher how many messages have come and gone. A message that waits here for room
-    /// or for a connection is under way, too: as long as there is any, one is counted as sent.
+    /// or for a connection is under way, too, and so is a transfer of a file: as long as there is
+    /// any, one is counted as sent.
     pub(crate) fn publish_counts(&self) {
         let engine = &self.worker.engine;
-        let sent = engine.sent + u64::from(!engine.outbox.is_empty());
+        let under_way = !engine.outbox.is_empty() || outside_work::is_running();
+        let sent = engine.sent + u64::from(under_way);
         self.status.sent.store(sent, Ordering::Relaxed);
         self.status
             .received

@@ -6,6 +6,7 @@ pub(crate) mod core_sharing;
 pub(crate) mod device;
 mod handover;
 pub(crate) mod lock;
+pub(crate) mod outside_work;
 pub(crate) mod state;
 pub(crate) mod test_backoff;
 pub(crate) mod thread;

@@ -346,6 +346,18 @@ impl Request {
         }
     }
 
+    /// Ends a collective that the library has started for itself, and that needs no cleaning up.
+    /// `None`: it is not complete.
+    pub(crate) fn end_background(&self, d: &mut Device) -> Option<Result<()>> {
+        if !self.is_complete(d) {
+            return None;
+        }
+        match std::mem::replace(self.state(d), State::Inactive) {
+            State::Active(Active::Work(work)) => Some(work.outcome().into_result().map(drop)),
+            _ => Some(Ok(())),
+        }
+    }
+
     fn outcome_of(&self, ended: &device::Completion) -> Outcome {
         let operation = self.operation();
         match &operation.comm {

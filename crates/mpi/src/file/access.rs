@@ -1,0 +1,295 @@
+//! Independent reads and writes (MPI 5.0 §14.4.2 to §14.4.4).
+
+use super::{File, FileView, Position};
+use crate::buffer::{message_len, run};
+use crate::pt2pt::{Buffer, PersistentBuffer};
+use crate::request::Outcome;
+use crate::{Datatype, Error, Result, err};
+use ferry_io::store::{RangeLock, StoredFile};
+use ferry_io::transfer::{self, Access};
+use std::sync::Arc;
+
+/// Bytes of a buffer that is not contiguous, packed and transferred at a time.
+const PACK_BYTES: usize = 4 << 20;
+
+/// The direction of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Direction {
+    Read,
+    Write,
+}
+
+/// A transfer between a process's memory and its view of a file.
+pub(super) struct Transfer {
+    pub direction: Direction,
+    pub memory: PersistentBuffer,
+    pub stored: Arc<dyn StoredFile>,
+    pub view: Arc<FileView>,
+    /// Where in the view's data it begins, bytes.
+    pub position: u64,
+    /// Bytes in the file.
+    pub bytes: u64,
+    pub access: Access,
+}
+
+impl File {
+    /// Checks an access, and moves the file pointer.
+    ///
+    /// Errors: ReadOnly, Access; Io if the data are no whole number of etypes; those of
+    /// [`File::begin_access`].
+    pub(super) fn transfer(
+        &self,
+        direction: Direction,
+        position: Position,
+        buffer: Buffer<'_>,
+    ) -> Result<Transfer> {
+        self.transfer_at(direction, buffer, |file, etypes| {
+            file.begin_access(position, etypes)
+        })
+    }
+
+    /// As [`File::transfer`]. `begin` tells where the access begins, in etypes, and is given their
+    /// number.
+    pub(super) fn transfer_at(
+        &self,
+        direction: Direction,
+        buffer: Buffer<'_>,
+        begin: impl FnOnce(&File, u64) -> Result<u64>,
+    ) -> Result<Transfer> {
+        match direction {
+            Direction::Read => self.check_readable()?,
+            Direction::Write => self.check_writable()?,
+        }
+        let view = self.view();
+        let bytes = if view.representation.is_native() {
+            message_len(buffer.count, buffer.datatype) as u64
+        } else {
+            let stored = view.representation.in_file(buffer.datatype)?;
+            stored.packed_size(buffer.count)? as u64
+        };
+        let etypes = bytes / view.etype_bytes;
+        if !bytes.is_multiple_of(view.etype_bytes) {
+            return Err(err!(
+                Io,
+                "{bytes} bytes are no whole number of the view's etypes, which have {} bytes each",
+                view.etype_bytes
+            ));
+        }
+        if view.layout.is_empty() && bytes > 0 {
+            return Err(err!(
+                Io,
+                "the view's filetype has no bytes, so that {bytes} bytes have no place in the file"
+            ));
+        }
+        let begin = view.bytes_of(begin(self, etypes)?)?;
+        Ok(Transfer {
+            direction,
+            memory: buffer.to_persistent(),
+            stored: self.stored.clone(),
+            access: self.hints().access(self.is_atomic()),
+            position: begin,
+            bytes,
+            view,
+        })
+    }
+
+    /// Reads at `position`. Blocks until the data are in the buffer. The outcome's bytes are fewer
+    /// than asked for where the file ends.
+    ///
+    /// Errors: those of [`File::transfer`], and of the system.
+    ///
+    /// # Safety
+    /// The buffer is writable as its count and type say.
+    pub unsafe fn read(&self, position: Position, buffer: Buffer<'_>) -> Result<Outcome> {
+        let transfer = self.transfer(Direction::Read, position, buffer)?;
+        // SAFETY: the caller's promise.
+        unsafe { transfer.run() }
+    }
+
+    /// Writes at `position`. Blocks until the buffer may be used again.
+    ///
+    /// Errors: those of [`File::transfer`], and of the system.
+    ///
+    /// # Safety
+    /// The buffer is readable as its count and type say.
+    pub unsafe fn write(&self, position: Position, buffer: Buffer<'_>) -> Result<Outcome> {
+        let transfer = self.transfer(Direction::Write, position, buffer)?;
+        // SAFETY: the caller's promise.
+        unsafe { transfer.run() }
+    }
+}
+
+impl Transfer {
+    /// The address of the buffer's bytes, if they are one run that is as the file has it.
+    pub fn contiguous(&self) -> Option<*mut u8> {
+        let memory = &self.memory;
+        let native = self.view.representation.is_native();
+        native
+            .then(|| run(memory.address, memory.count, &memory.datatype))
+            .flatten()
+    }
+
+    /// Makes the transfer. Blocks.
+    ///
+    /// # Safety
+    /// The buffer is readable or writable as its count and type say.
+    pub unsafe fn run(&self) -> Result<Outcome> {
+        // SAFETY: the caller's promise.
+        let stored = unsafe { self.run_bytes() }?;
+        Ok(Outcome {
+            bytes: self.memory_bytes(stored),
+            ..Outcome::EMPTY
+        })
+    }
+
+    /// Bytes of the buffer's type that stand for so many bytes of the file.
+    pub fn memory_bytes(&self, stored: u64) -> u64 {
+        let datatype: &Datatype = &self.memory.datatype;
+        if stored == self.bytes {
+            message_len(self.memory.count, datatype) as u64
+        } else if self.view.representation.is_native() {
+            stored
+        } else {
+            let each = self.bytes / self.memory.count.max(1) as u64;
+            stored / each.max(1) * datatype.size().max(0) as u64
+        }
+    }
+
+    /// # Safety
+    /// As for `run`.
+    unsafe fn run_bytes(&self) -> Result<u64> {
+        if self.bytes == 0 {
+            return Ok(0);
+        }
+        if let Some(at) = self.contiguous() {
+            // SAFETY: the caller's promise: the buffer is one run of so many bytes.
+            return unsafe { self.slice(at, self.position, self.bytes, &self.access) };
+        }
+        let (_lock, access) = self.lock()?;
+        if self.view.representation.is_native() {
+            // SAFETY: the caller's promise.
+            unsafe { self.packed(&access) }
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { self.converted(&access) }
+        }
+    }
+
+    /// Transfers `len` bytes at an address.
+    ///
+    /// # Safety
+    /// The bytes are readable or writable.
+    unsafe fn slice(&self, at: *mut u8, position: u64, len: u64, access: &Access) -> Result<u64> {
+        let (stored, view) = (&*self.stored, &self.view.layout);
+        let done = match self.direction {
+            Direction::Read => {
+                // SAFETY: the caller's promise.
+                let buf = unsafe { std::slice::from_raw_parts_mut(at, len as usize) };
+                transfer::read(stored, view, position, buf, access)
+            }
+            Direction::Write => {
+                // SAFETY: the caller's promise.
+                let buf = unsafe { std::slice::from_raw_parts(at, len as usize) };
+                transfer::write(stored, view, position, buf, access)
+            }
+        };
+        done.map(|bytes| bytes as u64).map_err(Error::from)
+    }
+
+    /// In atomic mode: one lock for the pieces of a transfer, which are not atomic by themselves
+    /// then.
+    fn lock(&self) -> Result<(Option<RangeLock<'_>>, Access)> {
+        if !self.access.atomic {
+            return Ok((None, self.access.clone()));
+        }
+        let span = self.view.layout.span(self.position, self.bytes);
+        let exclusive = self.direction == Direction::Write;
+        let lock = self.stored.lock(span.clone(), exclusive).map_err(|e| {
+            let len = span.end - span.start;
+            ferry_io::Error::at("lock", self.stored.path(), span.start, len, e)
+        })?;
+        let access = Access {
+            atomic: false,
+            ..self.access.clone()
+        };
+        Ok((Some(lock), access))
+    }
+
+    /// A buffer that is not contiguous, packed piece by piece.
+    ///
+    /// # Safety
+    /// As for `run`.
+    unsafe fn packed(&self, access: &Access) -> Result<u64> {
+        let memory = &self.memory;
+        let mut piece = vec![0; PACK_BYTES.min(self.bytes as usize)];
+        let mut done = 0;
+        while done < self.bytes {
+            let len = (self.bytes - done).min(piece.len() as u64);
+            let part = &mut piece[..len as usize];
+            if self.direction == Direction::Write {
+                // SAFETY: the caller's promise.
+                unsafe { memory.datatype.pack(memory.address, memory.count, done, part) };
+            }
+            let at = part.as_mut_ptr();
+            // SAFETY: `part` has so many bytes.
+            let moved = unsafe { self.slice(at, self.position + done, len, access) }?;
+            if self.direction == Direction::Read {
+                let part = &piece[..moved as usize];
+                // SAFETY: the caller's promise.
+                unsafe { memory.datatype.unpack(memory.address, memory.count, done, part) };
+            }
+            done += moved;
+            if moved < len {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// A buffer whose data have another form in the file.
+    ///
+    /// # Safety
+    /// As for `run`.
+    unsafe fn converted(&self, access: &Access) -> Result<u64> {
+        let memory = &self.memory;
+        let representation = &self.view.representation;
+        let bytes = self.bytes as usize;
+        if self.direction == Direction::Write {
+            let (at, count) = (memory.address, memory.count);
+            // SAFETY: the caller's promise.
+            let mut file = unsafe { representation.to_file(at, count, &memory.datatype, bytes) }?;
+            let at = file.as_mut_ptr();
+            // SAFETY: `file` has so many bytes.
+            return unsafe { self.slice(at, self.position, self.bytes, access) };
+        }
+        let mut file = vec![0; bytes];
+        let at = file.as_mut_ptr();
+        // SAFETY: `file` has so many bytes.
+        let done = unsafe { self.slice(at, self.position, self.bytes, access) }?;
+        // SAFETY: the caller's promise.
+        unsafe { self.store_converted(&file[..done as usize]) }?;
+        Ok(done)
+    }
+
+    /// Stores the elements that are whole in what was read.
+    ///
+    /// # Safety
+    /// As for `run`.
+    pub unsafe fn store_converted(&self, file: &[u8]) -> Result<()> {
+        let memory = &self.memory;
+        let each = (self.bytes as usize / memory.count.max(1) as usize).max(1);
+        let whole = file.len() / each;
+        if whole == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise, for fewer elements.
+        unsafe {
+            self.view.representation.to_memory(
+                memory.address,
+                whole as i64,
+                &memory.datatype,
+                &file[..whole * each],
+            )
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What each rank tells all others of a collective transfer.
+
+use super::super::view::FileView;
+use ferry_io::transfer::Choice;
+
+/// The numbers of an extent.
+const WORDS: usize = 11;
+
+/// Which part of the file a rank accesses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Extent {
+    /// The rank takes no part in two phases: its arguments are bad, or its view is not in the order
+    /// of the file.
+    pub failed: bool,
+    /// Where in its view's data the access begins, bytes.
+    pub position: u64,
+    /// Bytes.
+    pub len: u64,
+    /// The first byte of the file.
+    pub start: u64,
+    /// The end of the last.
+    pub end: u64,
+    /// Mean length of a run of the view, bytes.
+    pub run_bytes: u64,
+    /// Length of the encoded view, bytes.
+    pub view_bytes: u64,
+    /// The rank's terms. Those of rank 0 are in force.
+    pub terms: Terms,
+}
+
+/// On what terms two phases are used. Ranks may have been given different hints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Terms {
+    /// Ranks that aggregate.
+    pub aggregators: u64,
+    /// Bytes that an aggregator handles at a time.
+    pub buffer_bytes: u64,
+    /// Aggregators' domains begin at multiples of this, bytes.
+    pub alignment: u64,
+    /// Whether two phases are used.
+    pub choice: Choice,
+}
+
+impl Terms {
+    const NONE: Terms = Terms {
+        aggregators: 1,
+        buffer_bytes: 1,
+        alignment: 1,
+        choice: Choice::Never,
+    };
+
+    fn words(&self) -> [u64; 4] {
+        let choice = match self.choice {
+            Choice::Automatic => 0,
+            Choice::Always => 1,
+            Choice::Never => 2,
+        };
+        [self.aggregators, self.buffer_bytes, self.alignment, choice]
+    }
+
+    fn of(words: &[u64]) -> Terms {
+        Terms {
+            aggregators: words[0],
+            buffer_bytes: words[1],
+            alignment: words[2],
+            choice: match words[3] {
+                0 => Choice::Automatic,
+                1 => Choice::Always,
+                _ => Choice::Never,
+            },
+        }
+    }
+}
+
+impl Extent {
+    /// Of a rank that cannot take part.
+    pub const FAILED: Extent = Extent {
+        failed: true,
+        position: 0,
+        len: 0,
+        start: 0,
+        end: 0,
+        run_bytes: 0,
+        view_bytes: 0,
+        terms: Terms::NONE,
+    };
+
+    pub fn new(view: &FileView, position: u64, len: u64, encoded: &[u8], terms: Terms) -> Extent {
+        if !view.layout.is_rising() {
+            return Extent::FAILED;
+        }
+        let span = view.layout.span(position, len);
+        Extent {
+            failed: false,
+            position,
+            len,
+            start: span.start,
+            end: span.end,
+            run_bytes: view.layout.mean_run_bytes().min(len.max(1)),
+            view_bytes: encoded.len() as u64,
+            terms,
+        }
+    }
+
+    pub fn words(&self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        let (own, terms) = words.split_at_mut(WORDS - 4);
+        own.copy_from_slice(&[
+            u64::from(self.failed),
+            self.position,
+            self.len,
+            self.start,
+            self.end,
+            self.run_bytes,
+            self.view_bytes,
+        ]);
+        terms.copy_from_slice(&self.terms.words());
+        words
+    }
+
+    /// The extents of all ranks.
+    pub fn all(words: &[u64]) -> Vec<Extent> {
+        let extents = words.chunks_exact(WORDS);
+        let of = |w: &[u64]| Extent {
+            failed: w[0] != 0,
+            position: w[1],
+            len: w[2],
+            start: w[3],
+            end: w[4],
+            run_bytes: w[5],
+            view_bytes: w[6],
+            terms: Terms::of(&w[7..]),
+        };
+        extents.map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_travel_as_numbers() {
+        let view = FileView::bytes();
+        let terms = Terms {
+            aggregators: 3,
+            buffer_bytes: 1 << 20,
+            alignment: 4096,
+            choice: Choice::Always,
+        };
+        let a = Extent::new(&view, 10, 5, &[0; 40], terms);
+        assert_eq!((a.start, a.end, a.view_bytes), (10, 15, 40));
+        let words: Vec<u64> = [a.words(), Extent::FAILED.words()].concat();
+        assert_eq!(Extent::all(&words), [a, Extent::FAILED]);
+    }
+}

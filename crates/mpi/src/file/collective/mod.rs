@@ -1,0 +1,239 @@
+//! Collective reads and writes (MPI 5.0 §14.4.2 to §14.4.3).
+//!
+//! ```text
+//! 1. extent     every rank tells all which range of the file it accesses
+//! 2. plan       where ranges interleave in small pieces: two phases. Otherwise each rank reads or
+//!               writes by itself
+//! 3. exchange   aggregators, each with a domain of the file, work through it window by window:
+//!               they receive a window's data and write it, or read it and send it
+//! 4.            aggregators tell all ranks whether they have failed
+//! ```
+//!
+//! Aggregators know the other ranks' views, which travel once. So a window's messages hold data
+//! only, and these go straight between the ranks' buffers and the window.
+//!
+//! In the blocking form, the calling thread reads and writes. The non-blocking form (`pending`) goes
+//! on in the background, and the engine's threads read and write.
+
+mod exchange;
+mod extent;
+mod pending;
+mod plan;
+mod window;
+
+pub(super) use exchange::Exchanged;
+
+use super::access::{Direction, Transfer};
+use super::{File, Position};
+use crate::coll::{Call, Collective, CollectiveOperation, Uniform, View};
+use crate::device;
+use crate::pt2pt::Buffer;
+use crate::request::Outcome;
+use crate::{Comm, Datatype, Error, Request, Result};
+use exchange::{Exchange, Step};
+use extent::Extent;
+use ferry_datatype::Basic;
+use plan::Plan;
+use std::sync::{Arc, PoisonError};
+
+/// The buffers of an allgather of as many numbers from each rank.
+struct Words {
+    mine: Box<[u64]>,
+    all: Box<[u64]>,
+}
+
+impl Words {
+    fn new(comm: &Comm, mine: &[u64]) -> Words {
+        Words {
+            mine: mine.into(),
+            all: vec![0; mine.len() * comm.size() as usize].into(),
+        }
+    }
+
+    fn call<'a>(&'a mut self, comm: &'a Arc<Comm>) -> Call<'a> {
+        let datatype = Datatype::basic(Basic::Uint64T);
+        let count = self.mine.len() as i64;
+        let view = |address: *mut u8| View::Uniform {
+            address,
+            count,
+            datatype,
+        };
+        let block = Uniform {
+            send: count,
+            recv: count,
+            bytes: 8 * count,
+        };
+        let allgather = Collective::Allgather {
+            block,
+            in_place: false,
+        };
+        Call::new(
+            comm,
+            CollectiveOperation::Collective(allgather),
+            view(self.mine.as_mut_ptr().cast()),
+            view(self.all.as_mut_ptr().cast()),
+            None,
+        )
+    }
+
+    /// Blocks until all ranks have called it.
+    fn gather(mut self, comm: &Arc<Comm>) -> Result<Box<[u64]>> {
+        // SAFETY: the buffers have the numbers of all ranks.
+        let done = unsafe { self.call(comm).run() };
+        done.map_err(Error::on_call)?;
+        Ok(self.all)
+    }
+
+    /// Starts it. The numbers must live until the request completes.
+    fn start(&mut self, comm: &Arc<Comm>) -> Arc<Request> {
+        // SAFETY: the buffers have the numbers of all ranks, and the caller's promise.
+        unsafe { self.call(comm).start() }
+    }
+}
+
+impl File {
+    /// Reads collectively (MPI_File_read_all, MPI_File_read_at_all). Blocks until the data are in
+    /// the buffer, and other ranks may have to call it first.
+    ///
+    /// Errors: those of [`File::read`]; the class of another rank's error if that kept data of this
+    /// one from being read.
+    ///
+    /// # Safety
+    /// The buffer is writable as its count and type say.
+    pub unsafe fn read_all(
+        self: &Arc<File>,
+        position: Position,
+        buffer: Buffer<'_>,
+    ) -> Result<Outcome> {
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_all(Direction::Read, position, buffer) }
+    }
+
+    /// Writes collectively (MPI_File_write_all, MPI_File_write_at_all). Blocks until the buffer may
+    /// be used again, and other ranks may have to call it first.
+    ///
+    /// Errors: those of [`File::write`]; the class of another rank's error if two phases were used.
+    ///
+    /// # Safety
+    /// The buffer is readable as its count and type say.
+    pub unsafe fn write_all(
+        self: &Arc<File>,
+        position: Position,
+        buffer: Buffer<'_>,
+    ) -> Result<Outcome> {
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_all(Direction::Write, position, buffer) }
+    }
+
+    /// Starts a collective read (MPI_File_iread_all, MPI_File_iread_at_all).
+    ///
+    /// Errors: those of bad arguments, which then other ranks do not see.
+    ///
+    /// # Safety
+    /// The buffer stays writable, and untouched, until completion.
+    pub unsafe fn iread_all(
+        self: &Arc<File>,
+        position: Position,
+        buffer: Buffer<'_>,
+    ) -> Result<Arc<Request>> {
+        // SAFETY: the caller's promise.
+        unsafe { pending::start(self, Direction::Read, position, buffer) }
+    }
+
+    /// Starts a collective write (MPI_File_iwrite_all, MPI_File_iwrite_at_all).
+    ///
+    /// Errors: as for [`File::iread_all`].
+    ///
+    /// # Safety
+    /// The buffer stays readable and unchanged until completion.
+    pub unsafe fn iwrite_all(
+        self: &Arc<File>,
+        position: Position,
+        buffer: Buffer<'_>,
+    ) -> Result<Arc<Request>> {
+        // SAFETY: the caller's promise.
+        unsafe { pending::start(self, Direction::Write, position, buffer) }
+    }
+
+    /// # Safety
+    /// As for `read_all` or `write_all`.
+    unsafe fn transfer_all(
+        self: &Arc<File>,
+        direction: Direction,
+        position: Position,
+        buffer: Buffer<'_>,
+    ) -> Result<Outcome> {
+        let mine = self.transfer(direction, position, buffer);
+        if self.comm.size() == 1 {
+            // SAFETY: the caller's promise.
+            return unsafe { mine?.run() };
+        }
+        let extent = match &mine {
+            Ok(transfer) => self.extent(transfer),
+            Err(_) => Extent::FAILED,
+        };
+        let all = Words::new(&self.comm, &extent.words()).gather(&self.comm)?;
+        let transfer = mine?;
+        let Some(plan) = Plan::new(self, direction, &all) else {
+            // SAFETY: the caller's promise.
+            return unsafe { transfer.run() };
+        };
+        // SAFETY: the caller's promise.
+        let mut exchange = unsafe { Exchange::new(self, plan, transfer, extent) }?;
+        let what = self.waiting_for();
+        loop {
+            let mut step = Step::Pending;
+            device::wait_until(&what, |d| {
+                step = exchange.advance(d);
+                !matches!(step, Step::Pending)
+            });
+            match step {
+                Step::Window(mut window) => {
+                    window.transfer();
+                    exchange.transferred(window);
+                }
+                Step::Done => break,
+                Step::Pending => {}
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { exchange.end() }
+    }
+
+    /// The views of other ranks are out of date.
+    pub(super) fn forget_exchanged(&self) {
+        let mut known = self.exchanged.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Exchanged::default();
+    }
+
+    /// What this rank tells the others of a transfer.
+    fn extent(&self, transfer: &Transfer) -> Extent {
+        let len = match transfer.direction {
+            Direction::Write => transfer.bytes,
+            // What lies behind the end of the file is not read.
+            Direction::Read => match transfer.stored.len() {
+                Ok(end) => transfer.readable(end),
+                Err(_) => return Extent::FAILED,
+            },
+        };
+        let mut known = self.exchanged.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.own(&transfer.view) {
+            Some(encoded) => {
+                let terms = self.terms(transfer.direction);
+                Extent::new(&transfer.view, transfer.position, len, encoded, terms)
+            }
+            None => Extent::FAILED,
+        }
+    }
+}
+
+impl Transfer {
+    /// How many of its bytes lie before the end of the file.
+    fn readable(&self, end: u64) -> u64 {
+        if !self.view.layout.is_rising() {
+            return self.bytes;
+        }
+        let range = self.view.layout.positions_in(self.position, self.bytes, &(0..end));
+        range.end - range.start
+    }
+}

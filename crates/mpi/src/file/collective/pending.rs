@@ -1,0 +1,212 @@
+//! Collective transfers in the background (MPI_File_iread_all, MPI_File_iwrite_all and others).
+
+use super::super::access::{Direction, Transfer};
+use super::super::background::engine;
+use super::super::{File, Position};
+use super::exchange::{Exchange, Step};
+use super::extent::Extent;
+use super::plan::Plan;
+use super::window::Window;
+use super::Words;
+use crate::device::{self, Device};
+use crate::pt2pt::Buffer;
+use crate::request::{Outcome, Work};
+use crate::{Request, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A collective transfer that goes on after its call.
+struct PendingCollective {
+    file: Arc<File>,
+    done: AtomicBool,
+    outcome: OnceLock<Outcome>,
+}
+
+impl PendingCollective {
+    fn end(&self, result: Result<Outcome>) {
+        let outcome = result.unwrap_or_else(|e| Outcome {
+            error: Some(e.on_file(&self.file)),
+            ..Outcome::EMPTY
+        });
+        let _ = self.outcome.set(outcome);
+        self.done.store(true, Ordering::Release);
+    }
+}
+
+impl Work for PendingCollective {
+    fn is_done(&self, _d: &mut Device) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    fn must_be_completed(&self) -> Option<&'static str> {
+        Some("collective file")
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.outcome.get().cloned().unwrap_or(Outcome::EMPTY)
+    }
+}
+
+/// What the transfer waits for.
+enum Stage {
+    /// The extents of all ranks.
+    Extents {
+        words: Words,
+        request: Arc<Request>,
+        transfer: Transfer,
+        extent: Extent,
+    },
+    /// Messages and windows.
+    Exchange(Box<Exchange>),
+    /// Its own transfer, by itself: the engine ends it.
+    Alone,
+    Ended,
+}
+
+/// Windows that the engine has read or written.
+type Returned = Arc<Mutex<Vec<Box<Window>>>>;
+
+/// The transfer, which the progress engine advances.
+struct Advance {
+    pending: Arc<PendingCollective>,
+    stage: Stage,
+    returned: Returned,
+}
+
+/// # Safety
+/// The buffer stays as it is until the request completes.
+pub(super) unsafe fn start(
+    file: &Arc<File>,
+    direction: Direction,
+    position: Position,
+    buffer: Buffer<'_>,
+) -> Result<Arc<Request>> {
+    let transfer = file.transfer(direction, position, buffer)?;
+    let by_itself = file.comm.size() == 1
+        || !transfer.view.representation.is_native()
+        || device::device().is_virtual();
+    if by_itself {
+        // SAFETY: the caller's promise.
+        return Ok(unsafe { file.start(transfer) });
+    }
+    let extent = file.extent(&transfer);
+    let pending = Arc::new(PendingCollective {
+        file: file.clone(),
+        done: AtomicBool::new(false),
+        outcome: OnceLock::new(),
+    });
+    let mut words = Words::new(&file.comm, &extent.words());
+    let request = words.start(&file.comm);
+    let mut advance = Advance {
+        pending: pending.clone(),
+        stage: Stage::Extents {
+            words,
+            request,
+            transfer,
+            extent,
+        },
+        returned: Returned::default(),
+    };
+    let work = Mutex::new(move |d: &mut Device| advance.advance(d));
+    device::device().add_background(Arc::new(work));
+    Ok(Request::work(Some(file.comm.clone()), pending))
+}
+
+impl Advance {
+    /// Goes on as far as it can. Returns whether it has ended.
+    fn advance(&mut self, d: &mut Device) -> bool {
+        loop {
+            match std::mem::replace(&mut self.stage, Stage::Ended) {
+                Stage::Ended => return true,
+                Stage::Alone => {
+                    self.stage = Stage::Alone;
+                    return self.pending.is_done(d);
+                }
+                Stage::Extents {
+                    words,
+                    request,
+                    transfer,
+                    extent,
+                } => match request.end_background(d) {
+                    None => {
+                        self.stage = Stage::Extents {
+                            words,
+                            request,
+                            transfer,
+                            extent,
+                        };
+                        return false;
+                    }
+                    Some(Err(e)) => self.end(d, Err(e)),
+                    Some(Ok(())) => self.decide(d, &words, transfer, extent),
+                },
+                Stage::Exchange(exchange) => {
+                    if !self.exchange(d, exchange) {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, d: &mut Device, result: Result<Outcome>) {
+        self.pending.end(result);
+        d.notify_sleepers();
+        self.stage = Stage::Ended;
+    }
+
+    fn decide(&mut self, d: &mut Device, words: &Words, transfer: Transfer, extent: Extent) {
+        let file = self.pending.file.clone();
+        let Some(plan) = Plan::new(&file, transfer.direction, &words.all) else {
+            let pending = self.pending.clone();
+            device::begin_outside_work();
+            engine().run(Box::new(move || {
+                // SAFETY: the promise at `start`.
+                pending.end(unsafe { transfer.run() });
+                device::end_outside_work();
+            }));
+            self.stage = Stage::Alone;
+            return;
+        };
+        // SAFETY: the promise at `start`.
+        match unsafe { Exchange::new(&file, plan, transfer, extent) } {
+            Ok(exchange) => self.stage = Stage::Exchange(Box::new(exchange)),
+            Err(e) => self.end(d, Err(e)),
+        }
+    }
+
+    /// Returns whether the stage has ended.
+    fn exchange(&mut self, d: &mut Device, mut exchange: Box<Exchange>) -> bool {
+        loop {
+            let returned = self.returned.lock();
+            let mut returned = returned.unwrap_or_else(PoisonError::into_inner);
+            for window in returned.drain(..) {
+                exchange.transferred(window);
+            }
+            drop(returned);
+            match exchange.advance(d) {
+                Step::Pending => {
+                    self.stage = Stage::Exchange(exchange);
+                    return false;
+                }
+                Step::Window(mut window) => {
+                    let returned = self.returned.clone();
+                    device::begin_outside_work();
+                    engine().run(Box::new(move || {
+                        window.transfer();
+                        let mut all = returned.lock().unwrap_or_else(PoisonError::into_inner);
+                        all.push(window);
+                        drop(all);
+                        device::end_outside_work();
+                    }));
+                }
+                Step::Done => {
+                    // SAFETY: the promise at `start`.
+                    let result = unsafe { exchange.end() };
+                    self.end(d, result);
+                    return true;
+                }
+            }
+        }
+    }
+}

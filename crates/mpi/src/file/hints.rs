@@ -1,0 +1,243 @@
+//! Info hints of files (MPI 5.0 §14.2.8, and those that ROMIO's users know).
+
+use super::File;
+use crate::{Info, Result, err};
+use ferry_io::transfer::{Access, Choice};
+
+/// Bytes that an aggregator reads or writes at a time, unless a hint says otherwise.
+const CB_BUFFER_BYTES: u64 = 4 << 20;
+/// Bytes of a sieving read, unless a hint says otherwise.
+const READ_BUFFER_BYTES: u64 = 4 << 20;
+/// Bytes of a sieving write, unless a hint says otherwise. Smaller, for it holds a lock.
+const WRITE_BUFFER_BYTES: u64 = 512 << 10;
+
+const CB_NODES: &str = "cb_nodes";
+const CB_BUFFER_SIZE: &str = "cb_buffer_size";
+const CB_READ: &str = "romio_cb_read";
+const CB_WRITE: &str = "romio_cb_write";
+const DS_READ: &str = "romio_ds_read";
+const DS_WRITE: &str = "romio_ds_write";
+const READ_BUFFER: &str = "ind_rd_buffer_size";
+const WRITE_BUFFER: &str = "ind_wr_buffer_size";
+const COLLECTIVE_BUFFERING: &str = "collective_buffering";
+const STRIPING_FACTOR: &str = "striping_factor";
+const STRIPING_UNIT: &str = "striping_unit";
+
+/// The hints that files take, with what each does.
+pub fn known_hints() -> &'static [(&'static str, &'static str)] {
+    &[
+        (CB_NODES, "aggregators of a collective transfer; 0: Ferry chooses"),
+        (CB_BUFFER_SIZE, "bytes that an aggregator reads or writes at a time"),
+        (CB_READ, "two phases in collective reads: automatic, enable, disable"),
+        (CB_WRITE, "two phases in collective writes: automatic, enable, disable"),
+        (COLLECTIVE_BUFFERING, "both of the above: true, false"),
+        (DS_READ, "data sieving in strided reads: automatic, enable, disable"),
+        (DS_WRITE, "data sieving in strided writes: automatic, enable, disable"),
+        (READ_BUFFER, "bytes of a sieving read"),
+        (WRITE_BUFFER, "bytes of a sieving write"),
+        (STRIPING_FACTOR, "disks of a striped file system; reported, and passed on at creation"),
+        (STRIPING_UNIT, "bytes on each; aggregators' ranges begin at its multiples"),
+    ]
+}
+
+/// The hints in force.
+#[derive(Clone, Debug)]
+pub(super) struct Hints {
+    /// Aggregators; 0: chosen.
+    pub cb_nodes: u64,
+    /// Bytes that an aggregator handles at a time.
+    pub cb_buffer_bytes: u64,
+    /// Two phases in collective reads.
+    pub cb_read: Choice,
+    /// Two phases in collective writes.
+    pub cb_write: Choice,
+    ds_read: Choice,
+    ds_write: Choice,
+    read_buffer_bytes: u64,
+    write_buffer_bytes: u64,
+    striping_factor: u64,
+    /// Bytes at whose multiples aggregators' ranges begin; 0: none given.
+    pub striping_bytes: u64,
+}
+
+impl Hints {
+    /// Those of `info`, and defaults.
+    ///
+    /// Errors: InfoValue if a value is of no use.
+    pub fn new(info: Option<&Info>) -> Result<Hints> {
+        let mut hints = Hints {
+            cb_nodes: 0,
+            cb_buffer_bytes: CB_BUFFER_BYTES,
+            cb_read: Choice::Automatic,
+            cb_write: Choice::Automatic,
+            ds_read: Choice::Automatic,
+            ds_write: Choice::Automatic,
+            read_buffer_bytes: READ_BUFFER_BYTES,
+            write_buffer_bytes: WRITE_BUFFER_BYTES,
+            striping_factor: 0,
+            striping_bytes: 0,
+        };
+        hints.set(info)?;
+        Ok(hints)
+    }
+
+    /// Takes those that Ferry knows.
+    ///
+    /// Errors: InfoValue; then none is taken.
+    pub fn set(&mut self, info: Option<&Info>) -> Result<()> {
+        let Some(info) = info else { return Ok(()) };
+        let mut new = self.clone();
+        let given = |key: &str| info.text(key).map(|v| v.trim().to_ascii_lowercase());
+        if let Some(value) = given(COLLECTIVE_BUFFERING) {
+            let choice = choice(COLLECTIVE_BUFFERING, &value)?;
+            (new.cb_read, new.cb_write) = (choice, choice);
+        }
+        for (key, place) in [
+            (CB_READ, &mut new.cb_read),
+            (CB_WRITE, &mut new.cb_write),
+            (DS_READ, &mut new.ds_read),
+            (DS_WRITE, &mut new.ds_write),
+        ] {
+            if let Some(value) = given(key) {
+                *place = choice(key, &value)?;
+            }
+        }
+        for (key, place, least) in [
+            (CB_NODES, &mut new.cb_nodes, 0),
+            (CB_BUFFER_SIZE, &mut new.cb_buffer_bytes, 1),
+            (READ_BUFFER, &mut new.read_buffer_bytes, 1),
+            (WRITE_BUFFER, &mut new.write_buffer_bytes, 1),
+            (STRIPING_FACTOR, &mut new.striping_factor, 0),
+            (STRIPING_UNIT, &mut new.striping_bytes, 0),
+        ] {
+            if let Some(value) = given(key) {
+                *place = number(key, &value, least)?;
+            }
+        }
+        *self = new;
+        Ok(())
+    }
+
+    /// How independent transfers are made.
+    pub fn access(&self, atomic: bool) -> Access {
+        Access {
+            sieve_reads: self.ds_read,
+            sieve_writes: self.ds_write,
+            read_buffer_bytes: self.read_buffer_bytes as usize,
+            write_buffer_bytes: self.write_buffer_bytes as usize,
+            atomic,
+        }
+    }
+
+    fn pairs(&self) -> Vec<(String, String)> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        let mut add = |key: &str, value: String| pairs.push((key.to_owned(), value));
+        for (key, choice) in [
+            (CB_READ, self.cb_read),
+            (CB_WRITE, self.cb_write),
+            (DS_READ, self.ds_read),
+            (DS_WRITE, self.ds_write),
+        ] {
+            add(key, word(choice).to_owned());
+        }
+        for (key, value, always) in [
+            (CB_NODES, self.cb_nodes, false),
+            (CB_BUFFER_SIZE, self.cb_buffer_bytes, true),
+            (READ_BUFFER, self.read_buffer_bytes, true),
+            (WRITE_BUFFER, self.write_buffer_bytes, true),
+            (STRIPING_FACTOR, self.striping_factor, false),
+            (STRIPING_UNIT, self.striping_bytes, false),
+        ] {
+            if always || value > 0 {
+                add(key, value.to_string());
+            }
+        }
+        pairs
+    }
+}
+
+fn choice(key: &str, value: &str) -> Result<Choice> {
+    match value {
+        "automatic" => Ok(Choice::Automatic),
+        "enable" | "true" => Ok(Choice::Always),
+        "disable" | "false" => Ok(Choice::Never),
+        _ => Err(err!(
+            InfoValue,
+            "the info key {key} is {value:?}, but has to be \"automatic\", \"enable\" or \"disable\""
+        )),
+    }
+}
+
+fn word(choice: Choice) -> &'static str {
+    match choice {
+        Choice::Automatic => "automatic",
+        Choice::Always => "enable",
+        Choice::Never => "disable",
+    }
+}
+
+fn number(key: &str, value: &str, least: u64) -> Result<u64> {
+    match value.parse::<u64>() {
+        Ok(number) if number >= least && number <= i64::MAX as u64 => Ok(number),
+        _ => Err(err!(
+            InfoValue,
+            "the info key {key} is {value:?}, but has to be a number that is at least {least}"
+        )),
+    }
+}
+
+impl File {
+    /// The hints in force (MPI_File_get_info).
+    pub fn info(&self) -> Vec<(String, String)> {
+        let mut pairs = self.hints().pairs();
+        if self.hints().cb_nodes == 0 {
+            let chosen = self.aggregator_count();
+            pairs.push((CB_NODES.to_owned(), chosen.to_string()));
+        }
+        pairs
+    }
+
+    /// Sets hints (MPI_File_set_info). Those that Ferry does not know are ignored. Collective;
+    /// blocks until all ranks have called it.
+    ///
+    /// Errors: InfoValue on all ranks; then none is set.
+    pub fn set_info(&self, info: Option<&Info>) -> Result<()> {
+        let mut new = self.hints().clone();
+        super::agree::on_success(&self.comm, new.set(info))?;
+        *self.hints() = new;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_reported_as_they_were_given() {
+        let info = Info::of([
+            (CB_NODES, "3"),
+            (CB_BUFFER_SIZE, "1048576"),
+            (CB_WRITE, "ENABLE"),
+            (DS_READ, "disable"),
+            ("no such hint", "x"),
+        ]);
+        let pairs = Hints::new(Some(&info)).unwrap().pairs();
+        let value = |key: &str| pairs.iter().find(|p| p.0 == key).map(|p| p.1.as_str());
+        assert_eq!(value(CB_NODES), Some("3"));
+        assert_eq!(value(CB_BUFFER_SIZE), Some("1048576"));
+        assert_eq!(value(CB_WRITE), Some("enable"));
+        assert_eq!(value(DS_READ), Some("disable"));
+        assert_eq!(value(CB_READ), Some("automatic"));
+        assert_eq!(value("no such hint"), None);
+    }
+
+    #[test]
+    fn a_bad_hint_changes_nothing() {
+        let mut hints = Hints::new(None).unwrap();
+        let info = Info::of([(CB_NODES, "2"), (CB_BUFFER_SIZE, "0")]);
+        let e = hints.set(Some(&info)).unwrap_err();
+        assert!(e.text().contains("cb_buffer_size"), "{e}");
+        assert_eq!(hints.cb_nodes, 0);
+    }
+}

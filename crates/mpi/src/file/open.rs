@@ -1,0 +1,292 @@
+//! Opening, closing and deleting files (MPI 5.0 §14.2.1 to §14.2.3).
+//!
+//! ```text
+//! 1. rank 0 opens the file, creating it if asked, and tells how that went
+//! 2. the other ranks open it, without creating it
+//! 3. all ranks learn whether all have succeeded
+//! ```
+
+use super::agree::{self, failure_of, put_failure};
+use super::hints::Hints;
+use super::shared::{Announced, SharedPointer};
+use super::{Exchanged, File, FileView};
+use crate::comm::agree::{Agreement, Reader, put_u64};
+use crate::process::process;
+use crate::{Comm, Errhandler, ErrhandlerSlot, Identity, Info, Result, err};
+use ferry_io::store::{self, PosixStore, Store, StoredFile};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// How a file is opened (the amode of MPI_File_open).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenMode {
+    /// The program's number for it, which must be the same on all ranks.
+    pub amode: i32,
+    /// Reading is allowed.
+    pub read: bool,
+    /// Writing is allowed.
+    pub write: bool,
+    /// The file is created if it is missing.
+    pub create: bool,
+    /// It must be missing.
+    pub exclusive: bool,
+    /// File pointers start at its end.
+    pub append: bool,
+    /// It is deleted when it is closed.
+    pub delete_on_close: bool,
+    /// It is only accessed by the shared pointer or in order.
+    pub sequential: bool,
+}
+
+impl OpenMode {
+    /// Checks the combination.
+    ///
+    /// Errors: Amode.
+    fn check(&self) -> Result<()> {
+        if !self.read && !self.write {
+            return Err(err!(
+                Amode,
+                "amode is {}, which has none of MPI_MODE_RDONLY, MPI_MODE_WRONLY and MPI_MODE_RDWR, \
+                 or several of them",
+                self.amode
+            ));
+        }
+        if !self.write && (self.create || self.exclusive) {
+            return Err(err!(
+                Amode,
+                "amode is {}: MPI_MODE_RDONLY excludes MPI_MODE_CREATE and MPI_MODE_EXCL",
+                self.amode
+            ));
+        }
+        if self.sequential && self.read && self.write {
+            return Err(err!(
+                Amode,
+                "amode is {}: MPI_MODE_RDWR excludes MPI_MODE_SEQUENTIAL",
+                self.amode
+            ));
+        }
+        Ok(())
+    }
+
+    /// The mode of the first open, and of the others'.
+    fn of_store(&self, first: bool) -> store::OpenMode {
+        store::OpenMode {
+            read: self.read,
+            write: self.write,
+            create: self.create && first,
+            exclusive: self.exclusive && first,
+            ..store::OpenMode::READ
+        }
+    }
+}
+
+/// The path in a file name: without the prefix that ROMIO's users put before it to choose a
+/// driver ("ufs:", "nfs:").
+fn path_of(name: &Path) -> PathBuf {
+    let text = name.to_string_lossy();
+    for prefix in ["ufs:", "nfs:", "testfs:", "xfs:", "lustre:", "panfs:", "gpfs:"] {
+        if let Some(rest) = text.strip_prefix(prefix) {
+            return PathBuf::from(rest);
+        }
+    }
+    name.to_owned()
+}
+
+/// The handler that new files get: that of MPI_FILE_NULL (MPI 5.0 §14.7).
+pub fn default_errhandler() -> &'static ErrhandlerSlot {
+    static SLOT: std::sync::OnceLock<ErrhandlerSlot> = std::sync::OnceLock::new();
+    SLOT.get_or_init(|| ErrhandlerSlot::new(Errhandler::returning()))
+}
+
+/// What the ranks know of the file after step 1.
+struct First {
+    context: crate::device::ContextId,
+    shared: Announced,
+    bytes: u64,
+    amode: i32,
+    stored: Option<Arc<dyn StoredFile>>,
+}
+
+/// The arguments of MPI_File_open.
+struct Opening<'a> {
+    comm: &'a Arc<Comm>,
+    path: &'a Path,
+    mode: OpenMode,
+}
+
+impl Opening<'_> {
+    /// Step 1 on rank 0.
+    fn open_first(&self) -> Result<(Arc<dyn StoredFile>, u64)> {
+        self.mode.check()?;
+        let stored = PosixStore.open(self.path, &self.mode.of_store(true))?;
+        let bytes = if self.mode.append {
+            stored.len().map_err(|e| self.failed("fstat", e))?
+        } else {
+            0
+        };
+        Ok((stored, bytes))
+    }
+
+    fn failed(&self, call: &'static str, source: std::io::Error) -> crate::Error {
+        ferry_io::Error::of_file(call, self.path, source).into()
+    }
+
+    /// Step 1.
+    fn begin(&self) -> Result<First> {
+        let agreement = Agreement::of_all(self.comm)?;
+        let mut told = Vec::new();
+        let mut own = None;
+        if agreement.rank() == 0 {
+            match self.open_first() {
+                Ok((stored, bytes)) => {
+                    put_u64(&mut told, 1);
+                    put_u64(&mut told, process().new_context().0);
+                    put_u64(&mut told, bytes);
+                    put_u64(&mut told, self.mode.amode as u64);
+                    SharedPointer::announce(self.comm).put(&mut told);
+                    own = Some(Ok(stored));
+                }
+                Err(e) => {
+                    put_u64(&mut told, 0);
+                    put_failure(&mut told, 0, &e);
+                    own = Some(Err(e));
+                }
+            }
+        }
+        let told = agreement.broadcast(0, told)?;
+        let stored = own.transpose()?;
+        let mut reader = Reader(&told);
+        if reader.u64()? == 0 {
+            return Err(failure_of(&mut reader)?);
+        }
+        let context = reader.context()?;
+        let bytes = reader.u64()?;
+        let amode = reader.u64()? as i32;
+        Ok(First {
+            context,
+            bytes,
+            amode,
+            shared: Announced::read(&mut reader)?,
+            stored,
+        })
+    }
+
+    /// Step 2: opens the file on a rank that has not.
+    fn open_again(&self, amode_differs: bool) -> Result<Arc<dyn StoredFile>> {
+        if amode_differs {
+            return Err(err!(
+                NotSame,
+                "amode is {}, but rank 0 has passed another: it has to be the same on all ranks",
+                self.mode.amode
+            ));
+        }
+        Ok(PosixStore.open(self.path, &self.mode.of_store(false))?)
+    }
+}
+
+impl File {
+    /// Opens a file. Collective over `comm`; blocks until all its ranks have called it. If one
+    /// cannot open it, it is open on none, and all get that rank's class of error.
+    ///
+    /// Errors: Amode, NotSame, InfoValue for bad arguments; those of the system.
+    pub fn open(
+        comm: &Arc<Comm>,
+        name: &Path,
+        mode: OpenMode,
+        info: Option<&Info>,
+    ) -> Result<Arc<File>> {
+        let path = path_of(name);
+        let opening = Opening {
+            comm,
+            path: &path,
+            mode,
+        };
+        let first = opening.begin()?;
+        let own = Arc::new(comm.child(first.context, comm.group.clone()));
+        own.rename(b"a file");
+        let mine = Hints::new(info).and_then(|hints| {
+            let stored = match first.stored {
+                Some(stored) => stored,
+                None => opening.open_again(first.amode != mode.amode)?,
+            };
+            Ok((hints, stored))
+        });
+        let shared = SharedPointer::join(&own, first.shared);
+        let mine = mine.and_then(|m| Ok((m, shared?)));
+        let ((hints, stored), shared) = agree::on_success(&own, mine)?;
+        if own.rank() == 0 {
+            shared.store(first.bytes)?;
+        }
+        Ok(Arc::new(File {
+            identity: Identity::none(),
+            errhandler: default_errhandler().clone(),
+            comm: own,
+            path,
+            mode,
+            stored,
+            view: RwLock::new(Arc::new(FileView::bytes())),
+            position: Mutex::new(first.bytes),
+            shared,
+            atomic: AtomicBool::new(false),
+            hints: Mutex::new(hints),
+            split: Mutex::new(None),
+            transfers: AtomicU32::new(0),
+            exchanged: Mutex::new(Exchanged::default()),
+        }))
+    }
+
+    /// Closes the file. Collective; blocks until all ranks have called it. With
+    /// MPI_MODE_DELETE_ON_CLOSE, rank 0 then deletes it.
+    ///
+    /// Errors: Other while a split collective is open; those of the system, also late ones of
+    /// writes to a file system of a network.
+    pub fn close(self: &Arc<File>) -> Result<()> {
+        self.check_no_split("MPI_File_close")?;
+        let flushed = if self.mode.write && self.stored.file_system().is_remote() {
+            self.stored.sync().map_err(|e| self.failed("fsync", e))
+        } else {
+            Ok(())
+        };
+        let closed = agree::then(&self.comm, flushed, |_| {
+            if self.mode.delete_on_close {
+                PosixStore.delete(&self.path)?;
+            }
+            Ok(())
+        });
+        self.shared.release();
+        let _ = self.comm.free();
+        closed
+    }
+
+    /// Deletes a file that nobody has open (MPI_File_delete). Local.
+    ///
+    /// Errors: NoSuchFile, Access and others of the system.
+    pub fn delete(name: &Path) -> Result<()> {
+        Ok(PosixStore.delete(&path_of(name))?)
+    }
+
+    /// The error of a failed system call.
+    pub(super) fn failed(&self, call: &'static str, source: std::io::Error) -> crate::Error {
+        ferry_io::Error::of_file(call, &self.path, source).into()
+    }
+
+    /// Errors: Other while a split collective is open.
+    pub(super) fn check_no_split(&self, call: &str) -> Result<()> {
+        let split = self.split.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*split {
+            None => Ok(()),
+            Some(begun) => Err(err!(
+                Other,
+                "{call} is not allowed between {} and its MPI_File_{}_end",
+                begun.call(),
+                begun.name()
+            )),
+        }
+    }
+
+    /// The number of the next collective transfer, the same on all ranks.
+    pub(super) fn next_transfer(&self) -> u32 {
+        self.transfers.fetch_add(1, Ordering::Relaxed) & 0x3fff_ffff
+    }
+}

@@ -1,0 +1,234 @@
+//! The shared file pointer (MPI 5.0 §14.4.4), in etypes of the view.
+//!
+//! Where all ranks are on one node, it is a number in memory that they share. Between nodes it is
+//! in a window whose keeper is rank 0: whoever moves the pointer needs no lock file, but waits
+//! until rank 0 makes progress.
+
+use crate::comm::agree::{Reader, put_u64};
+use crate::device::{self, Mapping, SharedRange};
+use crate::process::process;
+use crate::pt2pt::Buffer;
+use crate::win::{Flavor, LockType, NewWindow, Operands, Place, Win};
+use crate::{Comm, Datatype, Op, Result, err};
+use ferry_datatype::Basic;
+use ferry_op::Predefined;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of shared memory for the pointer.
+const POINTER_BYTES: u64 = 8;
+
+/// Where the pointer lies, as rank 0 tells the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Announced {
+    /// There is one rank.
+    Own,
+    /// In this range of the node's memory.
+    OnNode(SharedRange),
+    /// In a window, which all ranks are to make.
+    InWindow,
+}
+
+impl Announced {
+    pub fn put(self, out: &mut Vec<u8>) {
+        let (kind, range) = match self {
+            Announced::Own => (0, None),
+            Announced::OnNode(range) => (1, Some(range)),
+            Announced::InWindow => (2, None),
+        };
+        put_u64(out, kind);
+        put_u64(out, range.map_or(0, |r| r.offset));
+        put_u64(out, range.map_or(0, |r| r.len));
+    }
+
+    pub fn read(reader: &mut Reader<'_>) -> Result<Announced> {
+        let kind = reader.u64()?;
+        let range = SharedRange {
+            offset: reader.u64()?,
+            len: reader.u64()?,
+        };
+        Ok(match kind {
+            0 => Announced::Own,
+            1 => Announced::OnNode(range),
+            _ => Announced::InWindow,
+        })
+    }
+}
+
+/// The shared file pointer of a file.
+pub(super) enum SharedPointer {
+    /// Of a file with one rank.
+    Own(AtomicU64),
+    /// In memory of the node.
+    OnNode {
+        mapping: Mapping,
+        /// This process is to release it.
+        range: Option<SharedRange>,
+    },
+    /// In memory of rank 0.
+    InWindow(Arc<Win>),
+}
+
+impl SharedPointer {
+    /// Allocates the pointer. For rank 0.
+    pub fn announce(comm: &Comm) -> Announced {
+        if comm.size() == 1 {
+            return Announced::Own;
+        }
+        let local = &process().rank_info.local_ranks;
+        let on_node = (0..comm.size()).all(|rank| local.binary_search(&comm.peer(rank)).is_ok());
+        let memory = device::device().shared_memory().filter(|_| on_node);
+        match memory.and_then(|memory| memory.allocate(POINTER_BYTES).ok()) {
+            Some(range) => Announced::OnNode(range),
+            None => Announced::InWindow,
+        }
+    }
+
+    /// Makes it known to this process. For a window, collective.
+    ///
+    /// Errors: NoMem.
+    pub fn join(comm: &Arc<Comm>, announced: Announced) -> Result<SharedPointer> {
+        match announced {
+            Announced::Own => Ok(SharedPointer::Own(AtomicU64::new(0))),
+            Announced::OnNode(range) => {
+                let memory = device::device().shared_memory();
+                let mapping = memory.map(|memory| memory.map(range));
+                match mapping {
+                    Some(Ok(mapping)) => Ok(SharedPointer::OnNode {
+                        mapping,
+                        range: (comm.rank() == 0).then_some(range),
+                    }),
+                    other => Err(err!(
+                        NoMem,
+                        "the memory of the shared file pointer cannot be mapped: {}",
+                        match other {
+                            Some(Err(e)) => e.to_string(),
+                            _ => "this process shares no memory".to_owned(),
+                        }
+                    )),
+                }
+            }
+            Announced::InWindow => {
+                let win = Win::make(&NewWindow {
+                    comm,
+                    info: None,
+                    flavor: Flavor::Allocate,
+                    base: std::ptr::null_mut(),
+                    size: if comm.rank() == 0 { POINTER_BYTES as i64 } else { 0 },
+                    disp_unit: 1,
+                })?;
+                Ok(SharedPointer::InWindow(win))
+            }
+        }
+    }
+
+    /// Are all ranks of the file on one node, which shares memory?
+    pub fn is_on_node(&self) -> bool {
+        !matches!(self, SharedPointer::InWindow(_))
+    }
+
+    fn word(&self) -> Option<&AtomicU64> {
+        match self {
+            SharedPointer::Own(word) => Some(word),
+            // SAFETY: the mapping has these bytes, at a page, and only atomics access them.
+            SharedPointer::OnNode { mapping, .. } => {
+                Some(unsafe { &*mapping.base().cast::<AtomicU64>() })
+            }
+            SharedPointer::InWindow(_) => None,
+        }
+    }
+
+    /// Adds to it. Returns the value before.
+    ///
+    /// Errors: those of the messages to rank 0.
+    pub fn advance(&self, etypes: u64) -> Result<u64> {
+        match self.word() {
+            Some(word) => Ok(word.fetch_add(etypes, Ordering::AcqRel)),
+            None => self.update(Predefined::Sum, etypes),
+        }
+    }
+
+    /// Its value.
+    ///
+    /// Errors: those of the messages to rank 0.
+    pub fn load(&self) -> Result<u64> {
+        match self.word() {
+            Some(word) => Ok(word.load(Ordering::Acquire)),
+            None => self.update(Predefined::NoOp, 0),
+        }
+    }
+
+    /// Sets it.
+    ///
+    /// Errors: those of the messages to rank 0.
+    pub fn store(&self, etypes: u64) -> Result<()> {
+        match self.word() {
+            Some(word) => word.store(etypes, Ordering::Release),
+            None => {
+                self.update(Predefined::Replace, etypes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn update(&self, op: Predefined, value: u64) -> Result<u64> {
+        let SharedPointer::InWindow(win) = self else {
+            return Ok(0);
+        };
+        let datatype = Datatype::basic(Basic::Uint64T);
+        let (value, mut before) = (value, 0u64);
+        let buffer = |at: *const u64| Buffer {
+            address: at.cast_mut().cast(),
+            count: 1,
+            datatype,
+        };
+        let operands = Operands {
+            origin: Some(buffer(&raw const value)),
+            result: Some(buffer(&raw mut before)),
+        };
+        let place = Place {
+            rank: 0,
+            disp: 0,
+            count: 1,
+            datatype,
+        };
+        win.lock(LockType::Shared, 0, true)?;
+        // SAFETY: both numbers live until the unlock, which completes the operation.
+        let done = unsafe { win.accumulate(operands, place, Op::of(op), "a shared file pointer") };
+        win.unlock(0)?;
+        done?;
+        Ok(before)
+    }
+
+    /// Frees it when no rank uses it any more. For a window, collective.
+    pub fn release(&self) {
+        match self {
+            SharedPointer::OnNode {
+                range: Some(range), ..
+            } => {
+                if let Some(memory) = device::device().shared_memory() {
+                    memory.release(*range);
+                }
+            }
+            SharedPointer::InWindow(win) => {
+                let _ = win.free();
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_announced_is_read() {
+        let range = SharedRange { offset: 65536, len: 8 };
+        for announced in [Announced::Own, Announced::OnNode(range), Announced::InWindow] {
+            let mut bytes = Vec::new();
+            announced.put(&mut bytes);
+            assert_eq!(Announced::read(&mut Reader(&bytes)).unwrap(), announced);
+        }
+    }
+}

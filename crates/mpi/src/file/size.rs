@@ -1,0 +1,98 @@
+//! The size of a file, and its contents on disk (MPI 5.0 §14.2.4 to §14.2.6, §14.6.2).
+
+use super::{File, agree};
+use crate::{Result, err};
+
+impl File {
+    /// Bytes of the file (MPI_File_get_size).
+    ///
+    /// Errors: those of the system.
+    pub fn size(&self) -> Result<u64> {
+        self.stored.len().map_err(|e| self.failed("fstat", e))
+    }
+
+    /// Shortens or extends the file (MPI_File_set_size). Collective; blocks until all ranks have
+    /// called it. Storage need not be reserved.
+    ///
+    /// Errors: ReadOnly, Arg, NotSame; those of the system. On all ranks.
+    pub fn set_size(&self, size: i64) -> Result<()> {
+        self.resize("MPI_File_set_size", size, |size| {
+            self.stored.set_len(size).map_err(|e| self.failed("ftruncate", e))
+        })
+    }
+
+    /// Reserves storage for the first `size` bytes, and extends the file to them
+    /// (MPI_File_preallocate). Never shortens it. Collective; blocks until all ranks have called
+    /// it.
+    ///
+    /// Errors: as for [`File::set_size`].
+    pub fn preallocate(&self, size: i64) -> Result<()> {
+        self.resize("MPI_File_preallocate", size, |size| {
+            self.stored.allocate(size).map_err(|e| self.failed("fallocate", e))
+        })
+    }
+
+    fn resize(&self, call: &str, size: i64, set: impl FnOnce(u64) -> Result<()>) -> Result<()> {
+        let same = agree::same(&self.comm, size as u64)?;
+        let mine = self.check_writable().and_then(|()| {
+            if self.mode.sequential {
+                return Err(err!(
+                    UnsupportedOperation,
+                    "{call} on a file that is open with MPI_MODE_SEQUENTIAL"
+                ));
+            }
+            if size < 0 {
+                return Err(err!(Arg, "size is {size}, which is negative"));
+            }
+            if !same {
+                return Err(err!(
+                    NotSame,
+                    "size is {size}, but not on all ranks: it has to be the same"
+                ));
+            }
+            Ok(())
+        });
+        agree::then(&self.comm, mine, |_| set(size as u64))
+    }
+
+    /// Transfers all that was written to the storage device (MPI_File_sync). Collective; blocks
+    /// until all ranks have called it.
+    ///
+    /// Errors: those of the system, on all ranks: NoSpace, Quota, Io.
+    pub fn sync(&self) -> Result<()> {
+        self.check_no_split("MPI_File_sync")?;
+        let flush = || match self.mode.write {
+            true => self.stored.sync().map_err(|e| self.failed("fsync", e)),
+            false => Ok(()),
+        };
+        if self.shared.is_on_node() {
+            // One system has all that was written.
+            return agree::then(&self.comm, Ok(()), |_| flush());
+        }
+        agree::on_success(&self.comm, flush())
+    }
+
+    /// Errors: ReadOnly if the file is open for reading only.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        if self.mode.write {
+            return Ok(());
+        }
+        Err(err!(
+            ReadOnly,
+            "{} is open with MPI_MODE_RDONLY",
+            self.path.display()
+        ))
+    }
+
+    /// Errors: Access if the file is open for writing only.
+    pub(super) fn check_readable(&self) -> Result<()> {
+        if self.mode.read {
+            return Ok(());
+        }
+        Err(err!(
+            Access,
+            "{} is open with MPI_MODE_WRONLY",
+            self.path.display()
+        ))
+    }
+}

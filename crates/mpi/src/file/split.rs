@@ -1,0 +1,127 @@
+//! Split collectives (MPI 5.0 §14.4.5): begin and end.
+//!
+//! The begin starts the non-blocking collective, and the end completes it. An access in the order
+//! of the ranks is made by the begin, which may block.
+
+use super::{File, Position};
+use crate::pt2pt::Buffer;
+use crate::request::{self, Outcome};
+use crate::{Request, Result, err};
+use std::sync::{Arc, PoisonError};
+
+/// A split collective.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SplitCollective {
+    /// MPI_File_read_all_begin.
+    ReadAll,
+    /// MPI_File_write_all_begin.
+    WriteAll,
+    /// MPI_File_read_at_all_begin.
+    ReadAtAll,
+    /// MPI_File_write_at_all_begin.
+    WriteAtAll,
+    /// MPI_File_read_ordered_begin.
+    ReadOrdered,
+    /// MPI_File_write_ordered_begin.
+    WriteOrdered,
+}
+
+impl SplitCollective {
+    fn name(self) -> &'static str {
+        match self {
+            SplitCollective::ReadAll => "read_all",
+            SplitCollective::WriteAll => "write_all",
+            SplitCollective::ReadAtAll => "read_at_all",
+            SplitCollective::WriteAtAll => "write_at_all",
+            SplitCollective::ReadOrdered => "read_ordered",
+            SplitCollective::WriteOrdered => "write_ordered",
+        }
+    }
+}
+
+/// A split collective that has begun.
+pub(super) struct Begun {
+    what: SplitCollective,
+    address: usize,
+    request: Arc<Request>,
+}
+
+impl Begun {
+    /// The name of its begin.
+    pub fn call(&self) -> String {
+        format!("MPI_File_{}_begin", self.name())
+    }
+
+    /// Its name, as "read_all".
+    pub fn name(&self) -> &'static str {
+        self.what.name()
+    }
+}
+
+impl File {
+    /// Begins a split collective. `position` is [`Position::Shared`] for those in the order of the
+    /// ranks.
+    ///
+    /// Errors: Other if one has begun already; those of the collective.
+    ///
+    /// # Safety
+    /// The buffer stays readable or writable, and untouched, until the end.
+    pub unsafe fn split_begin(
+        self: &Arc<File>,
+        what: SplitCollective,
+        position: Position,
+        buffer: Buffer<'_>,
+    ) -> Result<()> {
+        self.check_no_split(&format!("MPI_File_{}_begin", what.name()))?;
+        // SAFETY: the caller's promise.
+        let request = unsafe {
+            match what {
+                SplitCollective::ReadAll | SplitCollective::ReadAtAll => {
+                    self.iread_all(position, buffer)?
+                }
+                SplitCollective::WriteAll | SplitCollective::WriteAtAll => {
+                    self.iwrite_all(position, buffer)?
+                }
+                SplitCollective::ReadOrdered => Request::ended(self.read_ordered(buffer)?),
+                SplitCollective::WriteOrdered => Request::ended(self.write_ordered(buffer)?),
+            }
+        };
+        let mut split = self.split.lock().unwrap_or_else(PoisonError::into_inner);
+        *split = Some(Begun {
+            what,
+            address: buffer.address.addr(),
+            request,
+        });
+        Ok(())
+    }
+
+    /// Ends a split collective. Blocks until its data are transferred.
+    ///
+    /// Errors: Other if none or another has begun; Buffer if it has another buffer; those of the
+    /// transfer.
+    pub fn split_end(&self, what: SplitCollective, address: *const u8) -> Result<Outcome> {
+        let mut split = self.split.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = format!("MPI_File_{}_end", what.name());
+        match &*split {
+            None => return Err(err!(Other, "{end} without MPI_File_{}_begin", what.name())),
+            Some(begun) if begun.what != what => {
+                return Err(err!(Other, "{end} after {}", begun.call()));
+            }
+            Some(begun) if begun.address != address.addr() => {
+                return Err(err!(
+                    Buffer,
+                    "buf is {address:?}, but {} has passed {:#x}",
+                    begun.call(),
+                    begun.address
+                ));
+            }
+            Some(_) => {}
+        }
+        let Some(begun) = split.take() else {
+            return Ok(Outcome::EMPTY);
+        };
+        drop(split);
+        request::wait_all(&[&*begun.request]);
+        begun.request.complete(&mut None).into_result()
+    }
+}

@@ -1,0 +1,194 @@
+//! Views: what of a file a process sees (MPI 5.0 §14.3).
+
+use super::representation::Representation;
+use super::{File, agree};
+use crate::{Datatype, Info, Result, err};
+use ferry_datatype::Basic;
+use std::sync::{Arc, PoisonError};
+
+/// A view.
+pub(super) struct FileView {
+    /// The byte of the file where it begins.
+    pub displacement: u64,
+    etype: Arc<Datatype>,
+    filetype: Arc<Datatype>,
+    /// The filetype with the sizes that it has in the file.
+    pub stored_filetype: Arc<Datatype>,
+    pub representation: Representation,
+    pub layout: ferry_io::View,
+    /// Bytes of an etype in the file.
+    pub etype_bytes: u64,
+}
+
+/// A view as MPI_File_get_view returns it.
+pub struct ViewDescription {
+    /// The byte of the file where it begins.
+    pub displacement: u64,
+    /// Its etype.
+    pub etype: Arc<Datatype>,
+    /// Its filetype.
+    pub filetype: Arc<Datatype>,
+    /// Its data representation.
+    pub datarep: String,
+}
+
+impl FileView {
+    /// The view of a file that has just been opened: all bytes.
+    pub fn bytes() -> FileView {
+        let byte = Datatype::basic(Basic::Byte);
+        FileView {
+            displacement: 0,
+            etype: byte.clone(),
+            filetype: byte.clone(),
+            stored_filetype: byte.clone(),
+            representation: Representation::Native("native"),
+            layout: ferry_io::View::bytes(),
+            etype_bytes: 1,
+        }
+    }
+
+    fn new(
+        displacement: u64,
+        etype: &Arc<Datatype>,
+        filetype: &Arc<Datatype>,
+        datarep: &str,
+    ) -> Result<FileView> {
+        let Some(representation) = Representation::named(datarep) else {
+            return Err(err!(
+                UnsupportedDatarep,
+                "datarep is {datarep:?}, which is none of \"native\", \"internal\" and \
+                 \"external32\", nor registered by MPI_Register_datarep"
+            ));
+        };
+        let stored_etype = representation.in_file(etype)?;
+        let stored_filetype = representation.in_file(filetype)?;
+        let etype_bytes = stored_etype.size();
+        if etype_bytes <= 0 {
+            return Err(err!(Type, "etype has no bytes"));
+        }
+        let etype_bytes = etype_bytes as u64;
+        let layout = ferry_io::View::new(displacement, etype_bytes, &stored_filetype)
+            .map_err(|e| err!(Type, "filetype {e}"))?;
+        Ok(FileView {
+            displacement,
+            etype: etype.copy(),
+            filetype: filetype.copy(),
+            stored_filetype,
+            representation,
+            layout,
+            etype_bytes,
+        })
+    }
+
+    /// Etypes in these bytes of the view's data.
+    pub fn etypes(&self, bytes: u64) -> u64 {
+        bytes / self.etype_bytes
+    }
+
+    /// Bytes of the view's data before this etype.
+    ///
+    /// Errors: Arg: beyond what 63 bits hold.
+    pub fn bytes_of(&self, etypes: u64) -> Result<u64> {
+        let bytes = etypes.checked_mul(self.etype_bytes);
+        bytes.filter(|b| *b <= i64::MAX as u64).ok_or_else(|| {
+            err!(
+                Arg,
+                "offset is {etypes} etypes of {} bytes, which is beyond any file",
+                self.etype_bytes
+            )
+        })
+    }
+}
+
+impl File {
+    /// Sets the view; the file pointers go to its beginning (MPI_File_set_view). `None` as
+    /// displacement: where the shared file pointer is. Collective; blocks until all ranks have
+    /// called it.
+    ///
+    /// Errors, on all ranks: Arg, Type, UnsupportedDatarep; NotSame if etypes differ in size.
+    pub fn set_view(
+        &self,
+        displacement: Option<i64>,
+        etype: &Arc<Datatype>,
+        filetype: &Arc<Datatype>,
+        datarep: &str,
+        info: Option<&Info>,
+    ) -> Result<()> {
+        let mut hints = self.hints().clone();
+        let mine = self.new_view(displacement, etype, filetype, datarep);
+        let mine = mine.and_then(|view| {
+            hints.set(info)?;
+            self.check_no_split("MPI_File_set_view")?;
+            Ok(view)
+        });
+        let bytes = mine.as_ref().map_or(0, |view| view.etype_bytes);
+        let mine = agree::on_success(&self.comm, mine)?;
+        let same = agree::same(&self.comm, bytes)?;
+        let mine = if same {
+            Ok(mine)
+        } else {
+            Err(err!(
+                NotSame,
+                "etype has {bytes} bytes in the file, but not on all ranks"
+            ))
+        };
+        let view = agree::then(&self.comm, mine, |_| self.shared.store(0))?;
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+        *self.position.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        *self.hints() = hints;
+        self.forget_exchanged();
+        Ok(())
+    }
+
+    fn new_view(
+        &self,
+        displacement: Option<i64>,
+        etype: &Arc<Datatype>,
+        filetype: &Arc<Datatype>,
+        datarep: &str,
+    ) -> Result<FileView> {
+        let displacement = match displacement {
+            Some(bytes) if bytes < 0 => {
+                return Err(err!(Arg, "disp is {bytes}, which is negative"));
+            }
+            Some(_) if self.mode.sequential => {
+                return Err(err!(
+                    Arg,
+                    "disp has to be MPI_DISPLACEMENT_CURRENT in a file that is open with \
+                     MPI_MODE_SEQUENTIAL"
+                ));
+            }
+            Some(bytes) => bytes as u64,
+            None if !self.mode.sequential => {
+                return Err(err!(
+                    Arg,
+                    "disp is MPI_DISPLACEMENT_CURRENT, which is for files that are open with \
+                     MPI_MODE_SEQUENTIAL"
+                ));
+            }
+            None => {
+                let view = self.view();
+                view.layout.offset_of(view.bytes_of(self.shared.load()?)?)
+            }
+        };
+        FileView::new(displacement, etype, filetype, datarep)
+    }
+
+    /// The view (MPI_File_get_view).
+    pub fn describe_view(&self) -> ViewDescription {
+        let view = self.view();
+        ViewDescription {
+            displacement: view.displacement,
+            etype: view.etype.copy(),
+            filetype: view.filetype.copy(),
+            datarep: view.representation.name().to_owned(),
+        }
+    }
+
+    /// The extent of a type in the file (MPI_File_get_type_extent), bytes.
+    ///
+    /// Errors: those of the program's functions.
+    pub fn type_extent(&self, datatype: &Arc<Datatype>) -> Result<i64> {
+        Ok(self.view().representation.in_file(datatype)?.extent())
+    }
+}
