@@ -39,6 +39,19 @@ pub enum UserFunction {
     Count(unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut Handle)),
 }
 
+/// MPI_Datarep_conversion_function: user's buffer, datatype, count, file's buffer, position, extra
+/// state.
+#[derive(Clone, Copy, Debug)]
+pub enum ConversionFunction {
+    /// Counts are int.
+    Int(unsafe extern "C" fn(*mut c_void, Handle, i32, *mut c_void, i64, *mut c_void) -> i32),
+    /// Counts are MPI_Count.
+    Count(unsafe extern "C" fn(*mut c_void, Handle, i64, *mut c_void, i64, *mut c_void) -> i32),
+}
+
+/// MPI_Datarep_extent_function: datatype, extent, extra state.
+pub type ExtentFunction = unsafe extern "C" fn(Handle, *mut i64, *mut c_void) -> i32;
+
 /// The predefined function constants are 0 and 1.
 const DUP: usize = 1;
 
@@ -106,6 +119,36 @@ pub unsafe fn user_function(f: *const c_void, large: bool, name: &str) -> Result
             >(f))
         }
     })
+}
+
+/// # Safety
+/// `f` is null (MPI_CONVERSION_FN_NULL), or a function of the type that `large` says.
+pub unsafe fn conversion_function(f: *const c_void, large: bool) -> Option<ConversionFunction> {
+    if f.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise; not null.
+    Some(unsafe {
+        if large {
+            ConversionFunction::Count(transmute::<
+                *const c_void,
+                unsafe extern "C" fn(*mut c_void, Handle, i64, *mut c_void, i64, *mut c_void) -> i32,
+            >(f))
+        } else {
+            ConversionFunction::Int(transmute::<
+                *const c_void,
+                unsafe extern "C" fn(*mut c_void, Handle, i32, *mut c_void, i64, *mut c_void) -> i32,
+            >(f))
+        }
+    })
+}
+
+/// # Safety
+/// `f` is null, or a function of this type.
+pub unsafe fn extent_function(f: *const c_void, name: &str) -> Result<ExtentFunction> {
+    check_function(f, name)?;
+    // SAFETY: the caller's promise; not null.
+    Ok(unsafe { transmute::<*const c_void, ExtentFunction>(f) })
 }
 
 /// # Safety

@@ -129,27 +129,6 @@ pub fn from_int<T: Object>(number: i32) -> Handle {
     }
 }
 
-/// [`to_int`] for kinds that have predefined handles only.
-pub fn to_int_bare(c_type: &str, handle: Handle) -> i32 {
-    if handle < PREDEFINED {
-        handle as i32
-    } else {
-        null_of(c_type) as i32
-    }
-}
-
-/// [`from_int`] for kinds that have predefined handles only.
-pub fn from_int_bare(c_type: &str, number: i32) -> Handle {
-    match u64::try_from(number) {
-        Ok(small) if small < PREDEFINED => small,
-        _ => null_of(c_type),
-    }
-}
-
-fn null_of(_c_type: &str) -> Handle {
-    constants::MPI_FILE_NULL
-}
-
 macro_rules! object {
     ($type:ty, $kind:literal, $null:ident, $c:literal, $error:ident, $set_handle:expr,
         $predefined:expr,

@@ -4,7 +4,7 @@
 
 pub(crate) use crate::args::{self, InOutHandle, Ints, Part, Root, Types, Weights};
 pub(crate) use crate::callback::{
-    self, CancelFunction, CopyFunction, DeleteFunction, ErrorFunction, FreeFunction, QueryFunction,
+    self, CancelFunction, ConversionFunction, CopyFunction, DeleteFunction, ErrorFunction, ExtentFunction, FreeFunction, QueryFunction,
     UserFunction,
 };
 pub(crate) use crate::constants;

@@ -6,9 +6,9 @@ use crate::{codes, entry};
 use ferry_mpi::errhandler::Action;
 use ferry_mpi::tool;
 use ferry_mpi::{
-    Comm, Errhandler, ErrhandlerSlot, Error, ErrorScope, File, Kind, Session, Win, err, process,
+    Comm, Errhandler, Error, ErrorScope, File, Kind, Session, Win, err, file, process,
 };
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The object of a call whose error handler gets the call's errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,12 +27,6 @@ pub enum Scope {
     NoFile,
     /// No object: the handler of MPI_COMM_SELF.
     Process,
-}
-
-/// The handler for errors without an open file (MPI 5.0 §14.7).
-pub fn no_file_errhandler() -> &'static ErrhandlerSlot {
-    static SLOT: OnceLock<ErrhandlerSlot> = OnceLock::new();
-    SLOT.get_or_init(|| ErrhandlerSlot::new(Errhandler::returning()))
 }
 
 /// Raises `error` in call number `call`. Returns the code for the call to return, if the handler
@@ -60,7 +54,7 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
         (Raised::Comm(comm), _) => (comm.identity.bits(), comm.errhandler.current()),
         (Raised::Win(win), _) => (win.identity.bits(), win.errhandler.current()),
         (Raised::File(file), _) => (file.identity.bits(), file.errhandler.current()),
-        (_, Scope::File(_) | Scope::NoFile) => (MPI_FILE_NULL, no_file_errhandler().current()),
+        (_, Scope::File(_) | Scope::NoFile) => (MPI_FILE_NULL, file::default_errhandler().current()),
         (_, Scope::Session(session)) => match handle::get::<Session>(session) {
             Some(valid) => (session, valid.errhandler.current()),
             None => (MPI_COMM_SELF, handler_of_process()),

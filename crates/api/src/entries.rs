@@ -140,13 +140,13 @@ fn value(f: &Function, number: u32) -> String {
     match (&f.returns, f.chapter.as_str()) {
         (Returns::Handle(c), "convert") => match object(c) {
             Some(rust) => format!("handle::from_int::<{rust}>({first})"),
-            None => format!("handle::from_int_bare(\"{c}\", {first})"),
+            None => panic!("mpi.api: {c} has no objects"),
         },
         (Returns::Int, "convert") => {
             let c = f.parameters[0].kind.c("", false);
             match object(c.trim()) {
                 Some(rust) => format!("handle::to_int::<{rust}>({first})"),
-                None => format!("handle::to_int_bare(\"{}\", {first})", c.trim()),
+                None => panic!("mpi.api: {c} has no objects"),
             }
         }
         _ => {

@@ -334,8 +334,16 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
         "CancelFunction",
         "callback::cancel_function($v, $n)?",
     ),
-    ("Datarep_conversion_function", "*const c_void", "$v"),
-    ("Datarep_extent_function", "*const c_void", "$v"),
+    (
+        "Datarep_conversion_function",
+        "Option<ConversionFunction>",
+        "callback::conversion_function($v, $w)",
+    ),
+    (
+        "Datarep_extent_function",
+        "ExtentFunction",
+        "callback::extent_function($v, $n)?",
+    ),
     ("T_event_cb_function", "*const c_void", "$v"),
     ("T_event_free_cb_function", "*const c_void", "$v"),
     ("T_event_dropped_cb_function", "*const c_void", "$v"),

@@ -33,6 +33,8 @@ pub mod store;
 pub mod transfer;
 pub mod two_phase;
 mod view;
+pub mod engine;
+pub mod two_phase;
 
 pub use engine::Engine;
 pub use error::{Error, Kind, Result};

@@ -3,6 +3,7 @@
 use crate::codes;
 use crate::constants::*;
 use crate::prelude::*;
+use ferry_mpi::ErrhandlerSlot;
 use ferry_mpi::errhandler::Target;
 use ferry_mpi::process::process;
 
@@ -195,38 +196,35 @@ pub fn session_call_errhandler(session: &'static Arc<Session>, errorcode: i32) -
     Ok(())
 }
 
-/// Files are not implemented. MPI_FILE_NULL has the handler of errors without a file.
-fn no_file(file: Handle, name: &str) -> Result<()> {
+/// The slot of a file's error handler. MPI_FILE_NULL has that of errors without an open file, which
+/// new files get, too.
+fn slot_of(file: Handle, name: &str) -> Result<&'static ErrhandlerSlot> {
     if file == MPI_FILE_NULL {
-        Ok(())
-    } else {
-        Err(err!(File, "{name} is {file:#x}, which is no MPI_File"))
+        return Ok(ferry_mpi::file::default_errhandler());
+    }
+    match handle::get::<File>(file) {
+        Some(file) => Ok(&file.errhandler),
+        None => Err(err!(File, "{name} is {file:#x}, which is no MPI_File")),
     }
 }
 
 pub fn file_set_errhandler(file: Handle, errhandler: &'static Arc<Errhandler>) -> Result<()> {
-    no_file(file, "file")?;
+    let slot = slot_of(file, "file")?;
     check(errhandler, Target::File)?;
-    raise::no_file_errhandler().set(errhandler);
+    slot.set(errhandler);
     Ok(())
 }
 
 pub fn file_get_errhandler(file: Handle, errhandler: New<Errhandler>) -> Result<()> {
-    no_file(file, "file")?;
-    give(&raise::no_file_errhandler().current(), &errhandler);
+    give(&slot_of(file, "file")?.current(), &errhandler);
     Ok(())
 }
 
 pub fn file_call_errhandler(fh: Handle, errorcode: i32) -> Result<()> {
-    no_file(fh, "fh")?;
+    let slot = slot_of(fh, "fh")?;
     let error = reported(errorcode)?;
-    raise::invoke(
-        &raise::no_file_errhandler().current(),
-        MPI_FILE_NULL,
-        errorcode,
-        "MPI_File_call_errhandler",
-        &error,
-    );
+    let call = "MPI_File_call_errhandler";
+    raise::invoke(&slot.current(), fh, errorcode, call, &error);
     Ok(())
 }
 

@@ -49,13 +49,13 @@ fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
 
 /// A datatype's handle during a callback. The program may have freed its own while the operation
 /// was active (MPI 5.0 §5.1.9). The function still needs a valid one.
-struct CallbackHandle {
+pub(super) struct CallbackHandle {
     handle: Handle,
     temporary: bool,
 }
 
 impl CallbackHandle {
-    fn of(datatype: &Arc<Datatype>) -> CallbackHandle {
+    pub fn of(datatype: &Arc<Datatype>) -> CallbackHandle {
         let handle = datatype.handle.load(Ordering::Relaxed);
         let valid =
             handle::get::<Datatype>(handle).is_some_and(|found| Arc::ptr_eq(found, datatype));
@@ -69,6 +69,11 @@ impl CallbackHandle {
             handle: handle::insert(datatype.clone()),
             temporary: true,
         }
+    }
+
+    /// The handle.
+    pub fn handle(&self) -> Handle {
+        self.handle
     }
 }
 

@@ -86,7 +86,7 @@ impl File {
             direction,
             memory: buffer.to_persistent(),
             stored: self.stored.clone(),
-            access: self.hints().access(self.is_atomic()),
+            access: self.hints().access(self.is_atomic(), self.comm.size() == 1),
             position: begin,
             bytes,
             view,
@@ -246,23 +246,36 @@ impl Transfer {
         Ok(done)
     }
 
+    /// What is written in the form that it has in the file, if that differs from the memory's;
+    /// otherwise nothing.
+    ///
+    /// Errors: Conversion, and those of the program's functions.
+    ///
+    /// # Safety
+    /// As for `run`.
+    pub unsafe fn form_in_file(&self) -> Result<Vec<u8>> {
+        let representation = &self.view.representation;
+        if representation.is_native() || self.direction == Direction::Read {
+            return Ok(Vec::new());
+        }
+        let m = &self.memory;
+        // SAFETY: the caller's promise.
+        unsafe { representation.to_file(m.address, m.count, &m.datatype, self.bytes as usize) }
+    }
+
     /// A buffer whose data have another form in the file.
     ///
     /// # Safety
     /// As for `run`.
     unsafe fn converted(&self, access: &Access) -> Result<u64> {
-        let memory = &self.memory;
-        let representation = &self.view.representation;
-        let bytes = self.bytes as usize;
         if self.direction == Direction::Write {
-            let (at, count) = (memory.address, memory.count);
             // SAFETY: the caller's promise.
-            let mut file = unsafe { representation.to_file(at, count, &memory.datatype, bytes) }?;
+            let mut file = unsafe { self.form_in_file() }?;
             let at = file.as_mut_ptr();
             // SAFETY: `file` has so many bytes.
             return unsafe { self.slice(at, self.position, self.bytes, access) };
         }
-        let mut file = vec![0; bytes];
+        let mut file = vec![0; self.bytes as usize];
         let at = file.as_mut_ptr();
         // SAFETY: `file` has so many bytes.
         let done = unsafe { self.slice(at, self.position, self.bytes, access) }?;

@@ -25,6 +25,10 @@ pub(super) struct PendingTransfer {
     outcome: OnceLock<Outcome>,
 }
 
+// SAFETY: the buffer's address is the program's, which leaves the buffer alone until completion; one
+// thread uses it.
+unsafe impl Sync for PendingTransfer {}
+
 impl PendingTransfer {
     /// The transfer has ended. Wakes threads that wait for it. Called from a thread that is not
     /// the program's.
@@ -92,7 +96,7 @@ impl File {
 
     /// # Safety
     /// The transfer's buffer is readable or writable until completion.
-    unsafe fn start(self: &Arc<File>, transfer: Transfer) -> Arc<Request> {
+    pub(super) unsafe fn start(self: &Arc<File>, transfer: Transfer) -> Arc<Request> {
         // The program's conversion functions run in its own thread. In virtual time no thread
         // runs beside it, and a transfer takes no time.
         let at_once = !transfer.view.representation.is_native()

@@ -118,11 +118,18 @@ impl Hints {
         Ok(())
     }
 
-    /// How independent transfers are made.
-    pub fn access(&self, atomic: bool) -> Access {
+    /// How independent transfers are made. `alone`: one process has opened the file. Where several
+    /// have, a sieving write would bring back what another process has just overwritten between its
+    /// pieces, unless all writes are locked. So the program has to ask for it.
+    pub fn access(&self, atomic: bool, alone: bool) -> Access {
+        let sieve_writes = match self.ds_write {
+            Choice::Automatic if !alone => Choice::Never,
+            choice => choice,
+        };
         Access {
             sieve_reads: self.ds_read,
-            sieve_writes: self.ds_write,
+            sieve_writes,
+            lock_writes: !alone && sieve_writes == Choice::Always,
             read_buffer_bytes: self.read_buffer_bytes as usize,
             write_buffer_bytes: self.write_buffer_bytes as usize,
             atomic,

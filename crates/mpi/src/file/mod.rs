@@ -29,9 +29,10 @@ mod split;
 mod view;
 
 pub use hints::known_hints;
-pub use open::OpenMode;
+pub use open::{OpenMode, default_errhandler};
 pub use position::{Position, Whence};
 pub use representation::{RepresentationFunctions, register};
+pub use split::SplitCollective;
 pub use view::ViewDescription;
 
 use crate::device::WaitingFor;

@@ -236,13 +236,18 @@ impl File {
         }))
     }
 
+    /// May it be closed?
+    ///
+    /// Errors: Other while a split collective is open.
+    pub fn check_may_close(&self) -> Result<()> {
+        self.check_no_split("MPI_File_close")
+    }
+
     /// Closes the file. Collective; blocks until all ranks have called it. With
     /// MPI_MODE_DELETE_ON_CLOSE, rank 0 then deletes it.
     ///
-    /// Errors: Other while a split collective is open; those of the system, also late ones of
-    /// writes to a file system of a network.
+    /// Errors: those of the system, also late ones of writes to a file system of a network.
     pub fn close(self: &Arc<File>) -> Result<()> {
-        self.check_no_split("MPI_File_close")?;
         let flushed = if self.mode.write && self.stored.file_system().is_remote() {
             self.stored.sync().map_err(|e| self.failed("fsync", e))
         } else {

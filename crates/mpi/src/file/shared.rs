@@ -175,7 +175,7 @@ impl SharedPointer {
         let SharedPointer::InWindow(win) = self else {
             return Ok(0);
         };
-        let datatype = Datatype::basic(Basic::Uint64T);
+        let datatype = Datatype::basic(Basic::Uint64);
         let (value, mut before) = (value, 0u64);
         let buffer = |at: *const u64| Buffer {
             address: at.cast_mut().cast(),

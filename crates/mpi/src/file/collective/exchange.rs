@@ -126,30 +126,21 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
+    /// `converted`: the form in the file of what is written, if that differs from the memory's.
+    ///
     /// # Safety
     /// The transfer's buffer is readable or writable until the end.
     pub unsafe fn new(
         file: &Arc<File>,
         plan: Plan,
         transfer: Transfer,
+        mut converted: Vec<u8>,
         extent: Extent,
-    ) -> Result<Exchange> {
-        let mut failure = None;
-        let mut converted = Vec::new();
+    ) -> Exchange {
         let memory = if transfer.view.representation.is_native() {
             transfer.memory.lend().to_persistent()
         } else {
-            let bytes = transfer.bytes as usize;
-            converted = vec![0; bytes];
-            if plan.direction == Direction::Write {
-                let m = &transfer.memory;
-                let form = &transfer.view.representation;
-                // SAFETY: the caller's promise.
-                match unsafe { form.to_file(m.address, m.count, &m.datatype, bytes) } {
-                    Ok(form) => converted = form,
-                    Err(e) => failure = Some(e),
-                }
-            }
+            converted.resize(transfer.bytes as usize, 0);
             PersistentBuffer {
                 address: converted.as_mut_ptr(),
                 count: transfer.bytes as i64,
@@ -159,7 +150,7 @@ impl Exchange {
         let mut known = file.exchanged.lock().unwrap_or_else(PoisonError::into_inner);
         let own_view = known.own(&transfer.view).unwrap_or(&[]).into();
         let me = file.comm.rank();
-        Ok(Exchange {
+        Exchange {
             aggregator: plan.aggregator(me),
             views: known.all.clone(),
             file: file.clone(),
@@ -183,8 +174,8 @@ impl Exchange {
             spare: Vec::new(),
             writing: 0,
             statuses: Vec::new(),
-            failure,
-        })
+            failure: None,
+        }
     }
 
     /// Goes on as far as it can without blocking.
@@ -369,8 +360,10 @@ impl Exchange {
     fn exchange_statuses(&mut self, d: &mut Device) {
         let own = self.failure.as_ref().map_or(0, |e| number(e.kind()) + 1);
         if self.aggregator.is_some() {
-            for rank in (0..self.plan.extents.len() as u32).filter(|&rank| rank != self.me) {
-                self.send(d, rank, Source::Owned(Box::new(own.to_le_bytes())));
+            for rank in 0..self.plan.extents.len() as u32 {
+                if rank != self.me {
+                    self.send(d, rank, Source::Owned(Box::new(own.to_le_bytes())));
+                }
             }
         }
         self.statuses = vec![[0; 4]; self.plan.aggregators.len()];

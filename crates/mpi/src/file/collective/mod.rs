@@ -51,7 +51,7 @@ impl Words {
     }
 
     fn call<'a>(&'a mut self, comm: &'a Arc<Comm>) -> Call<'a> {
-        let datatype = Datatype::basic(Basic::Uint64T);
+        let datatype = Datatype::basic(Basic::Uint64);
         let count = self.mine.len() as i64;
         let view = |address: *mut u8| View::Uniform {
             address,
@@ -168,18 +168,20 @@ impl File {
             // SAFETY: the caller's promise.
             return unsafe { mine?.run() };
         }
+        // SAFETY: the caller's promise.
+        let mine = mine.and_then(|transfer| Ok((unsafe { transfer.form_in_file() }?, transfer)));
         let extent = match &mine {
-            Ok(transfer) => self.extent(transfer),
+            Ok((_, transfer)) => self.extent(transfer),
             Err(_) => Extent::FAILED,
         };
         let all = Words::new(&self.comm, &extent.words()).gather(&self.comm)?;
-        let transfer = mine?;
+        let (converted, transfer) = mine?;
         let Some(plan) = Plan::new(self, direction, &all) else {
             // SAFETY: the caller's promise.
             return unsafe { transfer.run() };
         };
         // SAFETY: the caller's promise.
-        let mut exchange = unsafe { Exchange::new(self, plan, transfer, extent) }?;
+        let mut exchange = unsafe { Exchange::new(self, plan, transfer, converted, extent) };
         let what = self.waiting_for();
         loop {
             let mut step = Step::Pending;

@@ -138,7 +138,7 @@ impl Advance {
                         return false;
                     }
                     Some(Err(e)) => self.end(d, Err(e)),
-                    Some(Ok(())) => self.decide(d, &words, transfer, extent),
+                    Some(Ok(())) => self.decide(&words, transfer, extent),
                 },
                 Stage::Exchange(exchange) => {
                     if !self.exchange(d, exchange) {
@@ -155,7 +155,7 @@ impl Advance {
         self.stage = Stage::Ended;
     }
 
-    fn decide(&mut self, d: &mut Device, words: &Words, transfer: Transfer, extent: Extent) {
+    fn decide(&mut self, words: &Words, transfer: Transfer, extent: Extent) {
         let file = self.pending.file.clone();
         let Some(plan) = Plan::new(&file, transfer.direction, &words.all) else {
             let pending = self.pending.clone();
@@ -169,10 +169,8 @@ impl Advance {
             return;
         };
         // SAFETY: the promise at `start`.
-        match unsafe { Exchange::new(&file, plan, transfer, extent) } {
-            Ok(exchange) => self.stage = Stage::Exchange(Box::new(exchange)),
-            Err(e) => self.end(d, Err(e)),
-        }
+        let exchange = unsafe { Exchange::new(&file, plan, transfer, Vec::new(), extent) };
+        self.stage = Stage::Exchange(Box::new(exchange));
     }
 
     /// Returns whether the stage has ended.
