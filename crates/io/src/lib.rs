@@ -33,8 +33,6 @@ pub mod store;
 pub mod transfer;
 pub mod two_phase;
 mod view;
-pub mod engine;
-pub mod two_phase;
 
 pub use engine::Engine;
 pub use error::{Error, Kind, Result};

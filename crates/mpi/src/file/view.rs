@@ -52,6 +52,7 @@ impl FileView {
         etype: &Arc<Datatype>,
         filetype: &Arc<Datatype>,
         datarep: &str,
+        writes: bool,
     ) -> Result<FileView> {
         let Some(representation) = Representation::named(datarep) else {
             return Err(err!(
@@ -68,7 +69,13 @@ impl FileView {
         }
         let etype_bytes = etype_bytes as u64;
         let layout = ferry_io::View::new(displacement, etype_bytes, &stored_filetype)
-            .map_err(|e| err!(Type, "filetype {e}"))?;
+            .map_err(|e| err!(Io, "{e}"))?;
+        if writes && layout.overlaps() {
+            return Err(err!(
+                Io,
+                "the filetype has bytes twice, which a file that is open for writing must not have"
+            ));
+        }
         Ok(FileView {
             displacement,
             etype: etype.copy(),
@@ -171,7 +178,7 @@ impl File {
                 view.layout.offset_of(view.bytes_of(self.shared.load()?)?)
             }
         };
-        FileView::new(displacement, etype, filetype, datarep)
+        FileView::new(displacement, etype, filetype, datarep, self.mode.write)
     }
 
     /// The view (MPI_File_get_view).

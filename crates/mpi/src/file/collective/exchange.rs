@@ -136,6 +136,7 @@ impl Exchange {
         transfer: Transfer,
         mut converted: Vec<u8>,
         extent: Extent,
+        tag: u32,
     ) -> Exchange {
         let memory = if transfer.view.representation.is_native() {
             transfer.memory.lend().to_persistent()
@@ -154,7 +155,7 @@ impl Exchange {
             aggregator: plan.aggregator(me),
             views: known.all.clone(),
             file: file.clone(),
-            tag: file.next_transfer(),
+            tag,
             state: if plan.sends_views {
                 State::Views
             } else {
@@ -183,6 +184,10 @@ impl Exchange {
         loop {
             match self.state {
                 State::Views => {
+                    if self.plan.caches_views {
+                        let known = self.file.exchanged.lock();
+                        known.unwrap_or_else(PoisonError::into_inner).complete = true;
+                    }
                     self.send_views(d);
                     self.state = State::AwaitViews;
                 }
@@ -349,10 +354,11 @@ impl Exchange {
     fn take_views(&mut self) -> Result<()> {
         let all = self.encoded.drain(..).map(|bytes| decode(&bytes));
         self.views = all.collect::<Result<_>>()?;
-        let known = self.file.exchanged.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        known.all.clone_from(&self.views);
-        known.complete = true;
+        if self.plan.caches_views {
+            let known = self.file.exchanged.lock();
+            let mut known = known.unwrap_or_else(PoisonError::into_inner);
+            known.all.clone_from(&self.views);
+        }
         Ok(())
     }
 

@@ -170,18 +170,19 @@ impl File {
         }
         // SAFETY: the caller's promise.
         let mine = mine.and_then(|transfer| Ok((unsafe { transfer.form_in_file() }?, transfer)));
+        let tag = self.next_transfer();
         let extent = match &mine {
             Ok((_, transfer)) => self.extent(transfer),
             Err(_) => Extent::FAILED,
         };
         let all = Words::new(&self.comm, &extent.words()).gather(&self.comm)?;
         let (converted, transfer) = mine?;
-        let Some(plan) = Plan::new(self, direction, &all) else {
+        let Some(plan) = Plan::new(self, direction, &all, true) else {
             // SAFETY: the caller's promise.
             return unsafe { transfer.run() };
         };
         // SAFETY: the caller's promise.
-        let mut exchange = unsafe { Exchange::new(self, plan, transfer, converted, extent) };
+        let mut exchange = unsafe { Exchange::new(self, plan, transfer, converted, extent, tag) };
         let what = self.waiting_for();
         loop {
             let mut step = Step::Pending;

@@ -71,6 +71,8 @@ struct Advance {
     pending: Arc<PendingCollective>,
     stage: Stage,
     returned: Returned,
+    /// Of its messages: its number among the file's collective transfers.
+    tag: u32,
 }
 
 /// # Safety
@@ -106,6 +108,7 @@ pub(super) unsafe fn start(
             extent,
         },
         returned: Returned::default(),
+        tag: file.next_transfer(),
     };
     let work = Mutex::new(move |d: &mut Device| advance.advance(d));
     device::device().add_background(Arc::new(work));
@@ -157,7 +160,7 @@ impl Advance {
 
     fn decide(&mut self, words: &Words, transfer: Transfer, extent: Extent) {
         let file = self.pending.file.clone();
-        let Some(plan) = Plan::new(&file, transfer.direction, &words.all) else {
+        let Some(plan) = Plan::new(&file, transfer.direction, &words.all, false) else {
             let pending = self.pending.clone();
             device::begin_outside_work();
             engine().run(Box::new(move || {
@@ -169,7 +172,7 @@ impl Advance {
             return;
         };
         // SAFETY: the promise at `start`.
-        let exchange = unsafe { Exchange::new(&file, plan, transfer, Vec::new(), extent) };
+        let exchange = unsafe { Exchange::new(&file, plan, transfer, Vec::new(), extent, self.tag) };
         self.stage = Stage::Exchange(Box::new(exchange));
     }
 

@@ -26,12 +26,22 @@ pub(super) struct Plan {
     pub direction: Direction,
     /// The views have to travel first.
     pub sends_views: bool,
+    /// They are kept for transfers to come.
+    pub caches_views: bool,
 }
 
 impl Plan {
     /// The plan for ranks with these extents, the same on all ranks. `None`: each rank makes its
     /// transfer by itself.
-    pub fn new(file: &File, direction: Direction, words: &[u64]) -> Option<Plan> {
+    ///
+    /// `caches_views`: the transfer is blocking, so that all ranks know of the same transfers
+    /// before it, and whether views have travelled with one of them.
+    pub fn new(
+        file: &File,
+        direction: Direction,
+        words: &[u64],
+        caches_views: bool,
+    ) -> Option<Plan> {
         let extents = Extent::all(words);
         let terms = extents.first()?.terms;
         if file.is_atomic() || !worth_it(terms.choice, &extents) {
@@ -56,7 +66,8 @@ impl Plan {
             aggregators,
             domains,
             direction,
-            sends_views: !known.is_complete(),
+            sends_views: !caches_views || !known.is_complete(),
+            caches_views,
         })
     }
 
