@@ -132,12 +132,26 @@ pub unsafe fn conversion_function(f: *const c_void, large: bool) -> Option<Conve
         if large {
             ConversionFunction::Count(transmute::<
                 *const c_void,
-                unsafe extern "C" fn(*mut c_void, Handle, i64, *mut c_void, i64, *mut c_void) -> i32,
+                unsafe extern "C" fn(
+                    *mut c_void,
+                    Handle,
+                    i64,
+                    *mut c_void,
+                    i64,
+                    *mut c_void,
+                ) -> i32,
             >(f))
         } else {
             ConversionFunction::Int(transmute::<
                 *const c_void,
-                unsafe extern "C" fn(*mut c_void, Handle, i32, *mut c_void, i64, *mut c_void) -> i32,
+                unsafe extern "C" fn(
+                    *mut c_void,
+                    Handle,
+                    i32,
+                    *mut c_void,
+                    i64,
+                    *mut c_void,
+                ) -> i32,
             >(f))
         }
     })

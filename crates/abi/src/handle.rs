@@ -10,9 +10,7 @@ pub use table::Table;
 
 use crate::constants;
 use ferry_mpi::pt2pt::Message;
-use ferry_mpi::{
-    Comm, Datatype, Errhandler, File, Group, Info, Kind, Op, Request, Session, Win,
-};
+use ferry_mpi::{Comm, Datatype, Errhandler, File, Group, Info, Kind, Op, Request, Session, Win};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -4,8 +4,8 @@
 
 pub(crate) use crate::args::{self, InOutHandle, Ints, Part, Root, Types, Weights};
 pub(crate) use crate::callback::{
-    self, CancelFunction, ConversionFunction, CopyFunction, DeleteFunction, ErrorFunction, ExtentFunction, FreeFunction, QueryFunction,
-    UserFunction,
+    self, CancelFunction, ConversionFunction, CopyFunction, DeleteFunction, ErrorFunction,
+    ExtentFunction, FreeFunction, QueryFunction, UserFunction,
 };
 pub(crate) use crate::constants;
 pub(crate) use crate::handle::{self, Handle};

@@ -54,7 +54,9 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
         (Raised::Comm(comm), _) => (comm.identity.bits(), comm.errhandler.current()),
         (Raised::Win(win), _) => (win.identity.bits(), win.errhandler.current()),
         (Raised::File(file), _) => (file.identity.bits(), file.errhandler.current()),
-        (_, Scope::File(_) | Scope::NoFile) => (MPI_FILE_NULL, file::default_errhandler().current()),
+        (_, Scope::File(_) | Scope::NoFile) => {
+            (MPI_FILE_NULL, file::default_errhandler().current())
+        }
         (_, Scope::Session(session)) => match handle::get::<Session>(session) {
             Some(valid) => (session, valid.errhandler.current()),
             None => (MPI_COMM_SELF, handler_of_process()),

@@ -5,9 +5,7 @@
 
 use super::op::CallbackHandle;
 use crate::prelude::*;
-use ferry_mpi::file::{
-    self, OpenMode, Position, RepresentationFunctions, SplitCollective, Whence,
-};
+use ferry_mpi::file::{self, OpenMode, Position, RepresentationFunctions, SplitCollective, Whence};
 use ferry_mpi::pt2pt::Buffer;
 use ferry_mpi::request::Outcome;
 use std::os::unix::ffi::OsStrExt;

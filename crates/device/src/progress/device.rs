@@ -1,8 +1,8 @@
 //! The device of a process, and its progress engine. What the layer above calls is in `device/`.
 
 use crate::base::counters::HasDevice;
-use crate::progress::outside_work;
 use crate::progress::background::Background;
+use crate::progress::outside_work;
 use crate::progress::state::{CoreSharing, Sleepers, TestBackoff, WaitPolicy};
 use crate::progress::thread_state::ThreadState;
 use crate::protocol::engine::{Engine, Threads, Worker};

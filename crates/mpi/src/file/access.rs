@@ -228,7 +228,11 @@ impl Transfer {
             let part = &mut piece[..len as usize];
             if self.direction == Direction::Write {
                 // SAFETY: the caller's promise.
-                unsafe { memory.datatype.pack(memory.address, memory.count, done, part) };
+                unsafe {
+                    memory
+                        .datatype
+                        .pack(memory.address, memory.count, done, part)
+                };
             }
             let at = part.as_mut_ptr();
             // SAFETY: `part` has so many bytes.
@@ -236,7 +240,11 @@ impl Transfer {
             if self.direction == Direction::Read {
                 let part = &piece[..moved as usize];
                 // SAFETY: the caller's promise.
-                unsafe { memory.datatype.unpack(memory.address, memory.count, done, part) };
+                unsafe {
+                    memory
+                        .datatype
+                        .unpack(memory.address, memory.count, done, part)
+                };
             }
             done += moved;
             if moved < len {

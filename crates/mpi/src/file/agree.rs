@@ -24,7 +24,8 @@ pub(super) fn then<T>(
     }
     let mut gathered = agreement.gather(0, failure)?;
     let mut own = None;
-    if agreement.rank() == 0 && gathered.is_empty()
+    if agreement.rank() == 0
+        && gathered.is_empty()
         && let Err(e) = action(comm)
     {
         put_failure(&mut gathered, 0, &e);

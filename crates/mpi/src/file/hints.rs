@@ -26,17 +26,41 @@ const STRIPING_UNIT: &str = "striping_unit";
 /// The hints that files take, with what each does.
 pub fn known_hints() -> &'static [(&'static str, &'static str)] {
     &[
-        (CB_NODES, "aggregators of a collective transfer; 0: Ferry chooses"),
-        (CB_BUFFER_SIZE, "bytes that an aggregator reads or writes at a time"),
-        (CB_READ, "two phases in collective reads: automatic, enable, disable"),
-        (CB_WRITE, "two phases in collective writes: automatic, enable, disable"),
+        (
+            CB_NODES,
+            "aggregators of a collective transfer; 0: Ferry chooses",
+        ),
+        (
+            CB_BUFFER_SIZE,
+            "bytes that an aggregator reads or writes at a time",
+        ),
+        (
+            CB_READ,
+            "two phases in collective reads: automatic, enable, disable",
+        ),
+        (
+            CB_WRITE,
+            "two phases in collective writes: automatic, enable, disable",
+        ),
         (COLLECTIVE_BUFFERING, "both of the above: true, false"),
-        (DS_READ, "data sieving in strided reads: automatic, enable, disable"),
-        (DS_WRITE, "data sieving in strided writes: automatic, enable, disable"),
+        (
+            DS_READ,
+            "data sieving in strided reads: automatic, enable, disable",
+        ),
+        (
+            DS_WRITE,
+            "data sieving in strided writes: automatic, enable, disable",
+        ),
         (READ_BUFFER, "bytes of a sieving read"),
         (WRITE_BUFFER, "bytes of a sieving write"),
-        (STRIPING_FACTOR, "disks of a striped file system; reported, and passed on at creation"),
-        (STRIPING_UNIT, "bytes on each; aggregators' ranges begin at its multiples"),
+        (
+            STRIPING_FACTOR,
+            "disks of a striped file system; reported, and passed on at creation",
+        ),
+        (
+            STRIPING_UNIT,
+            "bytes on each; aggregators' ranges begin at its multiples",
+        ),
     ]
 }
 

@@ -85,7 +85,9 @@ impl OpenMode {
 /// driver ("ufs:", "nfs:").
 fn path_of(name: &Path) -> PathBuf {
     let text = name.to_string_lossy();
-    for prefix in ["ufs:", "nfs:", "testfs:", "xfs:", "lustre:", "panfs:", "gpfs:"] {
+    for prefix in [
+        "ufs:", "nfs:", "testfs:", "xfs:", "lustre:", "panfs:", "gpfs:",
+    ] {
         if let Some(rest) = text.strip_prefix(prefix) {
             return PathBuf::from(rest);
         }

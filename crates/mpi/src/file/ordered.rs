@@ -1,12 +1,12 @@
 //! Accesses in the order of the ranks, by the shared file pointer (MPI 5.0 §14.4.4).
 
+use super::File;
 use super::access::{Direction, Transfer};
 use super::agree::{failure_of, put_failure};
-use super::File;
+use crate::Result;
 use crate::comm::agree::{Agreement, Reader, put_u64};
 use crate::pt2pt::Buffer;
 use crate::request::Outcome;
-use crate::Result;
 use std::sync::Arc;
 
 impl File {

@@ -114,7 +114,11 @@ impl SharedPointer {
                     info: None,
                     flavor: Flavor::Allocate,
                     base: std::ptr::null_mut(),
-                    size: if comm.rank() == 0 { POINTER_BYTES as i64 } else { 0 },
+                    size: if comm.rank() == 0 {
+                        POINTER_BYTES as i64
+                    } else {
+                        0
+                    },
                     disp_unit: 1,
                 })?;
                 Ok(SharedPointer::InWindow(win))
@@ -224,8 +228,15 @@ mod tests {
 
     #[test]
     fn what_is_announced_is_read() {
-        let range = SharedRange { offset: 65536, len: 8 };
-        for announced in [Announced::Own, Announced::OnNode(range), Announced::InWindow] {
+        let range = SharedRange {
+            offset: 65536,
+            len: 8,
+        };
+        for announced in [
+            Announced::Own,
+            Announced::OnNode(range),
+            Announced::InWindow,
+        ] {
             let mut bytes = Vec::new();
             announced.put(&mut bytes);
             assert_eq!(Announced::read(&mut Reader(&bytes)).unwrap(), announced);

@@ -17,7 +17,9 @@ impl File {
     /// Errors: ReadOnly, Arg, NotSame; those of the system. On all ranks.
     pub fn set_size(&self, size: i64) -> Result<()> {
         self.resize("MPI_File_set_size", size, |size| {
-            self.stored.set_len(size).map_err(|e| self.failed("ftruncate", e))
+            self.stored
+                .set_len(size)
+                .map_err(|e| self.failed("ftruncate", e))
         })
     }
 
@@ -28,7 +30,9 @@ impl File {
     /// Errors: as for [`File::set_size`].
     pub fn preallocate(&self, size: i64) -> Result<()> {
         self.resize("MPI_File_preallocate", size, |size| {
-            self.stored.allocate(size).map_err(|e| self.failed("fallocate", e))
+            self.stored
+                .allocate(size)
+                .map_err(|e| self.failed("fallocate", e))
         })
     }
 

@@ -148,7 +148,10 @@ impl Exchange {
                 datatype: Datatype::basic(Basic::Byte).clone(),
             }
         };
-        let mut known = file.exchanged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = file
+            .exchanged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let own_view = known.own(&transfer.view).unwrap_or(&[]).into();
         let me = file.comm.rank();
         Exchange {
@@ -271,7 +274,10 @@ impl Exchange {
         let done = self.extent.len;
         if self.plan.direction == Direction::Read && !self.converted.is_empty() {
             // SAFETY: the caller's promise.
-            unsafe { self.transfer.store_converted(&self.converted[..done as usize]) }?;
+            unsafe {
+                self.transfer
+                    .store_converted(&self.converted[..done as usize])
+            }?;
         }
         Ok(Outcome {
             bytes: self.transfer.memory_bytes(done),
@@ -391,7 +397,8 @@ impl Exchange {
                      reports why",
                     path.display()
                 );
-                self.failure.get_or_insert_with(|| Error::new(class(of), text));
+                self.failure
+                    .get_or_insert_with(|| Error::new(class(of), text));
             }
         }
     }

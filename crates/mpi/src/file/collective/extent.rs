@@ -1,10 +1,13 @@
 //! What each rank tells all others of a collective transfer.
 
 use super::super::view::FileView;
+use ferry_io::store::FileSystem;
 use ferry_io::transfer::Choice;
 
 /// The numbers of an extent.
-const WORDS: usize = 11;
+const WORDS: usize = 12;
+/// The numbers of its terms.
+const TERMS: usize = 5;
 
 /// Which part of the file a rank accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,8 +23,8 @@ pub(super) struct Extent {
     pub start: u64,
     /// The end of the last.
     pub end: u64,
-    /// Mean length of a run of the view, bytes.
-    pub run_bytes: u64,
+    /// Runs that hold the data, about.
+    pub runs: u64,
     /// Length of the encoded view, bytes.
     pub view_bytes: u64,
     /// The rank's terms. Those of rank 0 are in force.
@@ -39,6 +42,8 @@ pub(super) struct Terms {
     pub alignment: u64,
     /// Whether two phases are used.
     pub choice: Choice,
+    /// Where the file is.
+    pub file_system: FileSystem,
 }
 
 impl Terms {
@@ -47,15 +52,28 @@ impl Terms {
         buffer_bytes: 1,
         alignment: 1,
         choice: Choice::Never,
+        file_system: FileSystem::Local,
     };
 
-    fn words(&self) -> [u64; 4] {
+    fn words(&self) -> [u64; TERMS] {
         let choice = match self.choice {
             Choice::Automatic => 0,
             Choice::Always => 1,
             Choice::Never => 2,
         };
-        [self.aggregators, self.buffer_bytes, self.alignment, choice]
+        // Those that the cost model tells apart.
+        let file_system = match self.file_system {
+            FileSystem::Tmpfs => 0,
+            FileSystem::Local => 1,
+            _ => 2,
+        };
+        [
+            self.aggregators,
+            self.buffer_bytes,
+            self.alignment,
+            choice,
+            file_system,
+        ]
     }
 
     fn of(words: &[u64]) -> Terms {
@@ -67,6 +85,11 @@ impl Terms {
                 0 => Choice::Automatic,
                 1 => Choice::Always,
                 _ => Choice::Never,
+            },
+            file_system: match words[4] {
+                0 => FileSystem::Tmpfs,
+                1 => FileSystem::Local,
+                _ => FileSystem::Nfs,
             },
         }
     }
@@ -80,7 +103,7 @@ impl Extent {
         len: 0,
         start: 0,
         end: 0,
-        run_bytes: 0,
+        runs: 0,
         view_bytes: 0,
         terms: Terms::NONE,
     };
@@ -96,7 +119,7 @@ impl Extent {
             len,
             start: span.start,
             end: span.end,
-            run_bytes: view.layout.mean_run_bytes().min(len.max(1)),
+            runs: view.layout.run_count(len),
             view_bytes: encoded.len() as u64,
             terms,
         }
@@ -104,14 +127,14 @@ impl Extent {
 
     pub fn words(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
-        let (own, terms) = words.split_at_mut(WORDS - 4);
+        let (own, terms) = words.split_at_mut(WORDS - TERMS);
         own.copy_from_slice(&[
             u64::from(self.failed),
             self.position,
             self.len,
             self.start,
             self.end,
-            self.run_bytes,
+            self.runs,
             self.view_bytes,
         ]);
         terms.copy_from_slice(&self.terms.words());
@@ -127,7 +150,7 @@ impl Extent {
             len: w[2],
             start: w[3],
             end: w[4],
-            run_bytes: w[5],
+            runs: w[5],
             view_bytes: w[6],
             terms: Terms::of(&w[7..]),
         };
@@ -147,6 +170,7 @@ mod tests {
             buffer_bytes: 1 << 20,
             alignment: 4096,
             choice: Choice::Always,
+            file_system: FileSystem::Tmpfs,
         };
         let a = Extent::new(&view, 10, 5, &[0; 40], terms);
         assert_eq!((a.start, a.end, a.view_bytes), (10, 15, 40));

@@ -205,7 +205,10 @@ impl File {
 
     /// The views of other ranks are out of date.
     pub(super) fn forget_exchanged(&self) {
-        let mut known = self.exchanged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self
+            .exchanged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *known = Exchanged::default();
     }
 
@@ -219,7 +222,10 @@ impl File {
                 Err(_) => return Extent::FAILED,
             },
         };
-        let mut known = self.exchanged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self
+            .exchanged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         match known.own(&transfer.view) {
             Some(encoded) => {
                 let terms = self.terms(transfer.direction);
@@ -236,7 +242,10 @@ impl Transfer {
         if !self.view.layout.is_rising() {
             return self.bytes;
         }
-        let range = self.view.layout.positions_in(self.position, self.bytes, &(0..end));
+        let range = self
+            .view
+            .layout
+            .positions_in(self.position, self.bytes, &(0..end));
         range.end - range.start
     }
 }

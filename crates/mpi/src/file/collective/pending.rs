@@ -3,11 +3,11 @@
 use super::super::access::{Direction, Transfer};
 use super::super::background::engine;
 use super::super::{File, Position};
+use super::Words;
 use super::exchange::{Exchange, Step};
 use super::extent::Extent;
 use super::plan::Plan;
 use super::window::Window;
-use super::Words;
 use crate::device::{self, Device};
 use crate::pt2pt::Buffer;
 use crate::request::{Outcome, Work};
@@ -172,7 +172,8 @@ impl Advance {
             return;
         };
         // SAFETY: the promise at `start`.
-        let exchange = unsafe { Exchange::new(&file, plan, transfer, Vec::new(), extent, self.tag) };
+        let exchange =
+            unsafe { Exchange::new(&file, plan, transfer, Vec::new(), extent, self.tag) };
         self.stage = Stage::Exchange(Box::new(exchange));
     }
 

@@ -6,14 +6,11 @@ use super::extent::{Extent, Terms};
 use crate::Comm;
 use crate::process::process;
 use ferry_io::transfer::Choice;
-use ferry_io::two_phase::Domains;
+use ferry_io::two_phase::{self, Domains, RankRange};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::PoisonError;
 
-/// Runs of this length or more are read and written by their own ranks. A choice: a system call for
-/// each then costs less than sending the data to an aggregator first.
-const INDEPENDENT_RUN_BYTES: u64 = 8 << 10;
 /// Aggregators' domains begin at multiples of this, bytes, unless a hint says otherwise: a page.
 const ALIGN_BYTES: u64 = 4096;
 
@@ -44,7 +41,7 @@ impl Plan {
     ) -> Option<Plan> {
         let extents = Extent::all(words);
         let terms = extents.first()?.terms;
-        if file.is_atomic() || !worth_it(terms.choice, &extents) {
+        if file.is_atomic() || !worth_it(&terms, direction, &extents) {
             return None;
         }
         let with_data = || extents.iter().filter(|e| e.len > 0);
@@ -84,29 +81,25 @@ impl Plan {
 }
 
 /// Are two phases worth their messages?
-fn worth_it(choice: Choice, extents: &[Extent]) -> bool {
-    if choice == Choice::Never
+fn worth_it(terms: &Terms, direction: Direction, extents: &[Extent]) -> bool {
+    if terms.choice == Choice::Never
         || extents.iter().any(|e| e.failed)
         || extents.iter().all(|e| e.len == 0)
     {
         return false;
     }
-    choice == Choice::Always || interleave(extents) && mean_run(extents) < INDEPENDENT_RUN_BYTES
-}
-
-/// Does the range of one rank begin before that of another has ended?
-fn interleave(extents: &[Extent]) -> bool {
-    let mut ranges: Vec<_> = extents.iter().filter(|e| e.len > 0).collect();
-    ranges.sort_unstable_by_key(|e| e.start);
-    ranges.windows(2).any(|pair| pair[1].start < pair[0].end)
-}
-
-/// Mean length of the ranks' runs, each weighed by its data.
-fn mean_run(extents: &[Extent]) -> u64 {
-    let bytes: u128 = extents.iter().map(|e| u128::from(e.len)).sum();
-    let each = |e: &Extent| u128::from(e.len) / u128::from(e.run_bytes.max(1));
-    let runs: u128 = extents.iter().map(each).sum();
-    (bytes / runs.max(1)) as u64
+    if terms.choice == Choice::Always {
+        return true;
+    }
+    let range = |e: &Extent| RankRange {
+        start: e.start,
+        end: e.end,
+        bytes: e.len,
+        runs: e.runs,
+    };
+    let ranges: Vec<RankRange> = extents.iter().map(range).collect();
+    let (writes, aggregators) = (direction == Direction::Write, terms.aggregators as usize);
+    two_phase::worth_it(&ranges, terms.file_system, writes, aggregators)
 }
 
 impl File {
@@ -132,6 +125,7 @@ impl File {
                 Direction::Read => hints.cb_read,
                 Direction::Write => hints.cb_write,
             },
+            file_system: self.stored.file_system(),
         }
     }
 }
@@ -149,14 +143,14 @@ pub(super) fn aggregator_count(comm: &Comm) -> u32 {
 mod tests {
     use super::*;
 
-    fn extent(start: u64, end: u64, len: u64, run_bytes: u64) -> Extent {
+    fn extent(start: u64, end: u64, len: u64, runs: u64) -> Extent {
         Extent {
             failed: false,
             position: 0,
             len,
             start,
             end,
-            run_bytes,
+            runs,
             view_bytes: 0,
             terms: Extent::FAILED.terms,
         }
@@ -164,15 +158,29 @@ mod tests {
 
     #[test]
     fn two_phases_are_for_small_pieces_that_interleave() {
-        let small = [extent(0, 1000, 500, 64), extent(64, 1064, 500, 64)];
-        assert!(worth_it(Choice::Automatic, &small));
-        assert!(!worth_it(Choice::Never, &small));
-        let apart = [extent(0, 1000, 500, 64), extent(1000, 2000, 500, 64)];
-        assert!(!worth_it(Choice::Automatic, &apart));
-        assert!(worth_it(Choice::Always, &apart));
-        let long = [extent(0, 1 << 20, 1 << 19, 1 << 16), extent(1 << 16, 1 << 20, 1 << 19, 1 << 16)];
-        assert!(!worth_it(Choice::Automatic, &long));
-        assert!(!worth_it(Choice::Always, &[small[0], Extent::FAILED]));
-        assert!(!worth_it(Choice::Always, &[extent(0, 0, 0, 1)]));
+        let worth = |choice, extents: &[Extent]| {
+            let terms = Terms {
+                choice,
+                aggregators: 2,
+                ..Extent::FAILED.terms
+            };
+            worth_it(&terms, Direction::Write, extents)
+        };
+        let small = [
+            extent(0, 128_000, 64_000, 1000),
+            extent(64, 128_064, 64_000, 1000),
+        ];
+        assert!(worth(Choice::Automatic, &small));
+        assert!(!worth(Choice::Never, &small));
+        let apart = [extent(0, 1000, 500, 8), extent(1000, 2000, 500, 8)];
+        assert!(!worth(Choice::Automatic, &apart));
+        assert!(worth(Choice::Always, &apart));
+        let long = [
+            extent(0, 1 << 28, 1 << 27, 8),
+            extent(1 << 24, 1 << 28, 1 << 27, 8),
+        ];
+        assert!(!worth(Choice::Automatic, &long));
+        assert!(!worth(Choice::Always, &[small[0], Extent::FAILED]));
+        assert!(!worth(Choice::Always, &[extent(0, 0, 0, 0)]));
     }
 }

@@ -4,6 +4,7 @@ use super::super::access::Direction;
 use crate::device;
 use crate::{Error, Result};
 use ferry_io::store::StoredFile;
+use ferry_io::two_phase::{self, Portion};
 use ferry_io::{View, transfer};
 use std::ops::Range;
 use std::sync::Arc;
@@ -100,7 +101,9 @@ impl Window {
     pub fn put(&mut self, n: usize, data: &[u8]) {
         let piece = &self.pieces[n];
         let window = &mut self.memory[..self.len];
-        piece.view.scatter(piece.data.start, data, window, self.start);
+        piece
+            .view
+            .scatter(piece.data.start, data, window, self.start);
     }
 
     /// Copies piece number `n`.
@@ -128,7 +131,11 @@ impl Window {
         for piece in &self.pieces {
             for run in piece.runs() {
                 let at = (run.offset - start) as usize;
-                fill(stored, &mut self.memory[at..at + run.len as usize], run.offset)?;
+                fill(
+                    stored,
+                    &mut self.memory[at..at + run.len as usize],
+                    run.offset,
+                )?;
             }
         }
         Ok(())
@@ -138,13 +145,15 @@ impl Window {
     /// same time.
     fn write(&mut self) -> ferry_io::Result<()> {
         let (stored, start) = (&*self.stored, self.start);
-        if is_covered(&self.pieces, start, start + self.len as u64) {
+        let portions: Vec<Portion<'_>> = self.pieces.iter().map(Piece::portion).collect();
+        let coverage = two_phase::coverage(&portions, &(start..start + self.len as u64));
+        if coverage.is_none_or(|c| !c.has_holes) {
             return transfer::write_all(stored, &self.memory[..self.len], start);
         }
-        for run in union(&self.pieces) {
-            let at = (run.start - start) as usize;
-            let len = (run.end - run.start) as usize;
-            transfer::write_all(stored, &self.memory[at..at + len], run.start)?;
+        for run in two_phase::union(self.pieces.iter().map(Piece::runs)) {
+            let at = (run.offset - start) as usize;
+            let data = &self.memory[at..at + run.len as usize];
+            transfer::write_all(stored, data, run.offset)?;
         }
         Ok(())
     }
@@ -157,6 +166,14 @@ impl Piece {
 
     fn runs(&self) -> ferry_io::Runs<'_> {
         self.view.runs(self.data.start, self.len())
+    }
+
+    fn portion(&self) -> Portion<'_> {
+        Portion {
+            view: &self.view,
+            position: self.data.start,
+            len: self.len(),
+        }
     }
 }
 
@@ -171,53 +188,13 @@ fn fill(stored: &dyn StoredFile, buf: &mut [u8], offset: u64) -> ferry_io::Resul
         std::io::ErrorKind::UnexpectedEof,
         "the file has become shorter during a collective read",
     );
-    Err(ferry_io::Error::at("pread", stored.path(), at, missing, cause))
-}
-
-/// Do the pieces cover `start..end` without gaps? `false` also where they overlap, which needs a
-/// closer look. Pieces take turns in most patterns, so the next run is looked for where it was
-/// found the last time.
-fn is_covered(pieces: &[Piece], start: u64, end: u64) -> bool {
-    let data: u64 = pieces.iter().map(Piece::len).sum();
-    if data != end - start {
-        return false;
-    }
-    let mut runs: Vec<_> = pieces.iter().map(|p| p.runs().peekable()).collect();
-    // After which piece comes which.
-    let mut next: Vec<usize> = (1..=pieces.len()).map(|n| n % pieces.len()).collect();
-    let (mut at, mut last) = (start, pieces.len() - 1);
-    while at < end {
-        let mut begins = |n: usize| runs[n].peek().is_some_and(|run| run.offset == at);
-        let guess = next[last];
-        let found = if begins(guess) {
-            Some(guess)
-        } else {
-            (0..pieces.len()).find(|&n| begins(n))
-        };
-        let Some(n) = found else { return false };
-        next[last] = n;
-        last = n;
-        let Some(run) = runs[n].next() else { return false };
-        at = run.end();
-    }
-    at == end
-}
-
-/// The ranges of the file that the pieces cover, in order.
-fn union(pieces: &[Piece]) -> Vec<Range<u64>> {
-    let mut all: Vec<Range<u64>> = Vec::new();
-    for piece in pieces {
-        all.extend(piece.runs().map(|run| run.offset..run.end()));
-    }
-    all.sort_unstable_by_key(|range| range.start);
-    let mut merged: Vec<Range<u64>> = Vec::new();
-    for range in all {
-        match merged.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => merged.push(range),
-        }
-    }
-    merged
+    Err(ferry_io::Error::at(
+        "pread",
+        stored.path(),
+        at,
+        missing,
+        cause,
+    ))
 }
 
 impl device::Layout for Scattered {
@@ -232,7 +209,8 @@ impl device::Layout for Scattered {
         // SAFETY: as above; the device accesses it under its lock.
         let window = unsafe { std::slice::from_raw_parts_mut(self.at, self.len) };
         let start = self.window_start;
-        self.view.scatter(self.position + offset, data, window, start);
+        self.view
+            .scatter(self.position + offset, data, window, start);
     }
 
     fn runs(&self, offset: u64, runs: &mut Vec<(*mut u8, usize)>) -> u64 {
@@ -270,18 +248,6 @@ mod tests {
             view: view(first, of),
             data,
         }
-    }
-
-    #[test]
-    fn coverage_is_told_from_gaps_and_overlaps() {
-        let three = [piece(0, 3, 0..4), piece(2, 3, 0..4), piece(1, 3, 0..4)];
-        assert!(is_covered(&three, 0, 12));
-        assert!(!is_covered(&three[..2], 0, 12));
-        // An overlap and a gap of the same size.
-        let wrong = [piece(0, 2, 0..3), piece(0, 2, 0..3)];
-        assert!(!is_covered(&wrong, 0, 6));
-        assert_eq!(union(&wrong), [0..1, 2..3, 4..5]);
-        assert_eq!(union(&three), [0..12]);
     }
 
     #[test]
@@ -325,6 +291,9 @@ mod tests {
         window.transfer();
         let e = window.result.unwrap_err();
         assert_eq!(e.kind(), crate::Kind::Io);
-        assert!(e.text().contains("shorter") && e.text().contains("offset 3"), "{e}");
+        assert!(
+            e.text().contains("shorter") && e.text().contains("offset 3"),
+            "{e}"
+        );
     }
 }
