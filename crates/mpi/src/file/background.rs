@@ -25,8 +25,8 @@ pub(super) struct PendingTransfer {
     outcome: OnceLock<Outcome>,
 }
 
-// SAFETY: the buffer's address is the program's, which leaves the buffer alone until completion; one
-// thread uses it.
+// SAFETY: the buffer's address is the program's, which leaves the buffer alone until completion.
+// One thread uses it.
 unsafe impl Sync for PendingTransfer {}
 
 impl PendingTransfer {

@@ -194,7 +194,8 @@ fn choice(key: &str, value: &str) -> Result<Choice> {
         "disable" | "false" => Ok(Choice::Never),
         _ => Err(err!(
             InfoValue,
-            "the info key {key} is {value:?}, but has to be \"automatic\", \"enable\" or \"disable\""
+            "the info key {key} is {value:?}, but has to be \"automatic\", \"enable\" or \
+             \"disable\""
         )),
     }
 }

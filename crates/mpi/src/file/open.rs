@@ -47,8 +47,8 @@ impl OpenMode {
         if !self.read && !self.write {
             return Err(err!(
                 Amode,
-                "amode is {}, which has none of MPI_MODE_RDONLY, MPI_MODE_WRONLY and MPI_MODE_RDWR, \
-                 or several of them",
+                "amode is {}, which is no combination of modes with one of MPI_MODE_RDONLY, \
+                 MPI_MODE_WRONLY and MPI_MODE_RDWR",
                 self.amode
             ));
         }

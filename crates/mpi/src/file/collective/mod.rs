@@ -12,8 +12,8 @@
 //! Aggregators know the other ranks' views, which travel once. So a window's messages hold data
 //! only, and these go straight between the ranks' buffers and the window.
 //!
-//! In the blocking form, the calling thread reads and writes. The non-blocking form (`pending`) goes
-//! on in the background, and the engine's threads read and write.
+//! In the blocking form, the calling thread reads and writes. The non-blocking form (`pending`)
+//! goes on in the background, and the engine's threads read and write.
 
 mod exchange;
 mod extent;
