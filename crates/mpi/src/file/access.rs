@@ -200,7 +200,7 @@ impl Transfer {
     /// then.
     fn lock(&self) -> Result<(Option<RangeLock<'_>>, Access)> {
         if !self.access.atomic {
-            return Ok((None, self.access.clone()));
+            return Ok((None, self.access));
         }
         let span = self.view.layout.span(self.position, self.bytes);
         let exclusive = self.direction == Direction::Write;
@@ -210,7 +210,7 @@ impl Transfer {
         })?;
         let access = Access {
             atomic: false,
-            ..self.access.clone()
+            ..self.access
         };
         Ok((Some(lock), access))
     }

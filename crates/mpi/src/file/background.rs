@@ -126,9 +126,11 @@ impl File {
                 let on_end = Box::new(move |result| ended.end(ended.moved(result)));
                 let (stored, len) = (t.stored.clone(), t.bytes as usize);
                 // SAFETY: the caller's promise: the buffer stays as it is until completion.
-                match t.direction {
-                    Direction::Read => unsafe { engine().read(stored, at, len, offset, on_end) },
-                    Direction::Write => unsafe { engine().write(stored, at, len, offset, on_end) },
+                unsafe {
+                    match t.direction {
+                        Direction::Read => engine().read(stored, at, len, offset, on_end),
+                        Direction::Write => engine().write(stored, at, len, offset, on_end),
+                    }
                 }
             }
             None => engine().run(Box::new(move || {

@@ -134,8 +134,8 @@ impl SharedPointer {
     fn word(&self) -> Option<&AtomicU64> {
         match self {
             SharedPointer::Own(word) => Some(word),
-            // SAFETY: the mapping has these bytes, at a page, and only atomics access them.
             SharedPointer::OnNode { mapping, .. } => {
+                // SAFETY: the mapping has these bytes, at a page, and only atomics access them.
                 Some(unsafe { &*mapping.base().cast::<AtomicU64>() })
             }
             SharedPointer::InWindow(_) => None,

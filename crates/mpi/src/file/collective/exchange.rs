@@ -68,7 +68,7 @@ pub(super) enum Step {
     /// It waits for messages.
     Pending,
     /// A window is to be read or written.
-    Window(Box<Window>),
+    Window(Window),
     /// All has been done.
     Done,
 }
@@ -117,8 +117,8 @@ pub(super) struct Exchange {
     round: u64,
     state: State,
     messages: Vec<Message>,
-    window: Option<Box<Window>>,
-    spare: Vec<Box<Window>>,
+    window: Option<Window>,
+    spare: Vec<Window>,
     writing: usize,
     /// What the aggregators have told.
     statuses: Vec<[u8; 4]>,
@@ -250,7 +250,7 @@ impl Exchange {
     }
 
     /// A window that [`Exchange::advance`] has handed out was read or written.
-    pub fn transferred(&mut self, mut window: Box<Window>) {
+    pub fn transferred(&mut self, mut window: Window) {
         if let Err(e) = std::mem::replace(&mut window.result, Ok(())) {
             self.failure.get_or_insert(e);
         }
@@ -434,7 +434,7 @@ impl Exchange {
 
     /// Begins a round: posts its messages. Returns a window that has to be read first; then the
     /// round begins again.
-    fn begin_round(&mut self, d: &mut Device) -> Option<Box<Window>> {
+    fn begin_round(&mut self, d: &mut Device) -> Option<Window> {
         let reading = self.plan.direction == Direction::Read;
         let range = self
             .aggregator
@@ -444,8 +444,7 @@ impl Exchange {
         if self.window.is_none() && !pieces.is_empty() {
             let spare = self.spare.pop();
             let stored = &self.transfer.stored;
-            let mut window =
-                spare.unwrap_or_else(|| Box::new(Window::new(stored, self.plan.direction)));
+            let mut window = spare.unwrap_or_else(|| Window::new(stored, self.plan.direction));
             window.place(pieces);
             if reading && self.failure.is_none() {
                 self.state = State::AwaitRead;

@@ -50,12 +50,7 @@ impl Work for PendingCollective {
 /// What the transfer waits for.
 enum Stage {
     /// The extents of all ranks.
-    Extents {
-        words: Words,
-        request: Arc<Request>,
-        transfer: Transfer,
-        extent: Extent,
-    },
+    Extents(Box<Gathering>),
     /// Messages and windows.
     Exchange(Box<Exchange>),
     /// Its own transfer, by itself: the engine ends it.
@@ -63,8 +58,16 @@ enum Stage {
     Ended,
 }
 
+/// The extents of all ranks, while they are gathered.
+struct Gathering {
+    words: Words,
+    request: Arc<Request>,
+    transfer: Transfer,
+    extent: Extent,
+}
+
 /// Windows that the engine has read or written.
-type Returned = Arc<Mutex<Vec<Box<Window>>>>;
+type Returned = Arc<Mutex<Vec<Window>>>;
 
 /// The transfer, which the progress engine advances.
 struct Advance {
@@ -101,12 +104,12 @@ pub(super) unsafe fn start(
     let request = words.start(&file.comm);
     let mut advance = Advance {
         pending: pending.clone(),
-        stage: Stage::Extents {
+        stage: Stage::Extents(Box::new(Gathering {
             words,
             request,
             transfer,
             extent,
-        },
+        })),
         returned: Returned::default(),
         tag: file.next_transfer(),
     };
@@ -125,23 +128,13 @@ impl Advance {
                     self.stage = Stage::Alone;
                     return self.pending.is_done(d);
                 }
-                Stage::Extents {
-                    words,
-                    request,
-                    transfer,
-                    extent,
-                } => match request.end_background(d) {
+                Stage::Extents(gathering) => match gathering.request.end_background(d) {
                     None => {
-                        self.stage = Stage::Extents {
-                            words,
-                            request,
-                            transfer,
-                            extent,
-                        };
+                        self.stage = Stage::Extents(gathering);
                         return false;
                     }
                     Some(Err(e)) => self.end(d, Err(e)),
-                    Some(Ok(())) => self.decide(&words, transfer, extent),
+                    Some(Ok(())) => self.decide(*gathering),
                 },
                 Stage::Exchange(exchange) => {
                     if !self.exchange(d, exchange) {
@@ -158,7 +151,13 @@ impl Advance {
         self.stage = Stage::Ended;
     }
 
-    fn decide(&mut self, words: &Words, transfer: Transfer, extent: Extent) {
+    fn decide(&mut self, gathering: Gathering) {
+        let Gathering {
+            words,
+            transfer,
+            extent,
+            ..
+        } = gathering;
         let file = self.pending.file.clone();
         let Some(plan) = Plan::new(&file, transfer.direction, &words.all, false) else {
             let pending = self.pending.clone();
