@@ -81,8 +81,10 @@ pub use node::wait_set::WaitSet;
 pub use progress::background::Background;
 pub use progress::core_sharing::yield_after_barrier;
 pub use progress::device::Device;
-pub use progress::lock::{DeviceGuard, device, enable_progress_thread, is_alone, start};
-pub use progress::outside_work::{begin_outside_work, end_outside_work};
+pub use progress::lock::{
+    DeviceGuard, device, enable_progress_thread, end_outside_work, is_alone, start,
+};
+pub use progress::outside_work::begin_outside_work;
 pub use progress::test_backoff::poll_once;
 pub use progress::thread::{
     has_progress_thread, start_progress_thread, stop_progress_thread, wake_progress_thread,

@@ -6,6 +6,7 @@
 
 use crate::base::counters::HasDevice;
 use crate::progress::device::Device;
+use crate::progress::outside_work;
 use crate::progress::state::WaitPolicy;
 use ferry_job::{Directory, RankInfo, RankStatus, Segment};
 use ferry_transport::{Sleeper, Wakeup};
@@ -244,6 +245,17 @@ pub(crate) fn is_multiple() -> bool {
 /// Where this process's threads sleep, once the device is started.
 pub(crate) fn wakeup() -> Option<&'static Wakeup> {
     WAKEUP.get().copied()
+}
+
+/// An operation that [`begin_outside_work`](outside_work::begin_outside_work) has announced has
+/// ended, and what waits for it can see that. Wakes the threads that sleep in MPI. Any thread may
+/// call it; needs no lock.
+pub fn end_outside_work() {
+    outside_work::end();
+    if let Some(wakeup) = wakeup() {
+        wakeup.signal(Sleeper::Program, is_watched());
+        wakeup.signal(Sleeper::Progress, true);
+    }
 }
 
 static WAKEUP: OnceLock<&'static Wakeup> = OnceLock::new();
