@@ -105,7 +105,7 @@ impl Win {
         let Access::Started(ranks) = self.epochs.state().access.clone() else {
             return Err(err!(RmaSync, "MPI_Win_complete without MPI_Win_start"));
         };
-        let (mut d, mut result) = (None, Ok(()));
+        let (mut d, mut result, mut elsewhere) = (None, Ok(()), false);
         full_barrier();
         for &rank in ranks.iter() {
             let target = self.target(rank)?;
@@ -120,11 +120,15 @@ impl Win {
                 }
                 _ => {
                     d = None;
+                    elsewhere = true;
                     result = result.and(remote::complete(self, target));
                 }
             }
         }
         drop(d);
+        if elsewhere {
+            result = result.and(remote::flush_local_all(self));
+        }
         self.epochs.state().access = Access::None;
         result
     }

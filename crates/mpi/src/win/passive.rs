@@ -143,15 +143,25 @@ impl Win {
             return Err(err!(RmaSync, "MPI_Win_unlock_all without MPI_Win_lock_all"));
         }
         let locked = std::mem::take(&mut self.epochs.state().locked_on_use);
-        let mut result = Ok(());
+        let (mut result, mut elsewhere, mut no_check) = (Ok(()), Vec::new(), false);
         for rank in locked {
             let target = self.target(rank)?;
             let bits = target.access.load(Ordering::Relaxed);
+            if target.member.is_none() {
+                target.access.store(CLOSED, Ordering::Relaxed);
+                no_check |= bits & NO_CHECK != 0;
+                elsewhere.push(target);
+                continue;
+            }
             let ended = self.end_lock(target, bits);
             result = result.and(ended);
         }
+        let ended = match no_check {
+            true => remote::flush_all(self),
+            false => remote::unlock_all(self, &elsewhere),
+        };
         self.epochs.state().access = Access::None;
-        result
+        result.and(ended)
     }
 
     fn has_locked_all(&self) -> bool {
@@ -273,7 +283,7 @@ impl Win {
             if attempt(patience) {
                 return true;
             }
-            if !exclusive && let Some(time) = lock.shared_again_in() {
+            if let Some(time) = lock.again_in(exclusive) {
                 d.sleep_at_most(time);
             }
             false

@@ -20,8 +20,9 @@
 //! step 2, or the try of step 4 sees the release. [`WaitSet`](super::wait_set) adds what step 4
 //! needs after another holder has drained the set. `tests/loom.rs` checks this in every order.
 //!
-//! A reservation is kept only by who tries again as soon as it is woken. A request that waits
-//! until its process next enters MPI must stay [`Patience::New`]: its turn would block all others.
+//! A reservation is kept by who tries again as soon as it is woken. A process that tries for another,
+//! and may be out of MPI when the turn comes, makes one that lapses
+//! ([`Patience::StarvingElsewhere`]). Otherwise its turn would block all others.
 
 use crate::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -45,6 +46,8 @@ const HOLDER_MASK: u64 = !(SHARED_MASK | WAITERS_MASK);
 
 /// The bit of a reservation that is for an exclusive turn.
 const FOR_EXCLUSIVE: u64 = 1 << HOLDER_BITS;
+/// The bit of a reservation that lapses after [`BLOCK_MS`].
+const LAPSES: u64 = FOR_EXCLUSIVE << 1;
 /// Bits of a process number, plus 1.
 const HOLDER_BITS: u32 = u64::BITS - HOLDER_SHIFT;
 /// Where a reservation's time begins, milliseconds.
@@ -60,6 +63,8 @@ pub enum Patience {
     New,
     /// Longer than [`STARVING_AFTER`]. If it is refused, it reserves the next turn.
     Starving,
+    /// The same on behalf of a process of another node. The reservation lapses after 16 ms.
+    StarvingElsewhere,
 }
 
 impl Patience {
@@ -69,6 +74,14 @@ impl Patience {
             Patience::New
         } else {
             Patience::Starving
+        }
+    }
+
+    /// As [`Patience::after`], for a process of another node.
+    pub fn elsewhere_after(waited: Duration) -> Patience {
+        match Patience::after(waited) {
+            Patience::New => Patience::New,
+            _ => Patience::StarvingElsewhere,
         }
     }
 }
@@ -111,7 +124,7 @@ impl NodeLock {
     #[inline]
     pub fn try_exclusive(&self, who: u32, patience: Patience) -> bool {
         let reservation = self.reservation.load(Ordering::SeqCst);
-        if reservation != 0 && !is_of(reservation, who) {
+        if reservation != 0 && !is_of(reservation, who) && !has_lapsed(reservation) {
             return false;
         }
         let mut state = self.state.load(Ordering::SeqCst);
@@ -150,7 +163,7 @@ impl NodeLock {
             .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
     }
 
-    /// A request has taken the lock. `reservation`: its own, or none.
+    /// A request has taken the lock. `reservation`: its own, one that has lapsed, or none.
     #[inline]
     fn had_turn(&self, reservation: u64) -> bool {
         if reservation != 0 {
@@ -162,10 +175,16 @@ impl NodeLock {
     /// A request was refused. It reserves the next turn if it starves and nobody else has.
     #[inline]
     fn refused(&self, who: u32, patience: Patience, reservation: u64, exclusive: u64) -> bool {
-        if patience == Patience::Starving && reservation == 0 {
-            let new = holder(who) | exclusive | u64::from(now_ms()) << TIME_SHIFT;
+        if patience != Patience::New && (reservation == 0 || has_lapsed(reservation)) {
+            let lapses = match patience {
+                Patience::StarvingElsewhere => LAPSES,
+                _ => 0,
+            };
+            let new = holder(who) | exclusive | lapses | u64::from(now_ms()) << TIME_SHIFT;
             let order = Ordering::SeqCst;
-            let _ = self.reservation.compare_exchange(0, new, order, order);
+            let _ = self
+                .reservation
+                .compare_exchange(reservation, new, order, order);
         }
         false
     }
@@ -228,21 +247,25 @@ impl NodeLock {
 
     /// Who has reserved the next turn for itself alone. After a release it is enough to wake this
     /// process: nobody else can take the lock before it, and it wakes the others when it releases.
+    /// `None` if the reservation lapses.
     pub fn reserved_by(&self) -> Option<u32> {
         let reservation = self.reservation.load(Ordering::SeqCst);
-        let exclusive = reservation & FOR_EXCLUSIVE != 0;
+        let exclusive = reservation & (FOR_EXCLUSIVE | LAPSES) == FOR_EXCLUSIVE;
         exclusive.then(|| (reservation & (FOR_EXCLUSIVE - 1)) as u32 - 1)
     }
 
-    /// When a refused shared request is to try again although nobody wakes it
+    /// When a refused request is to try again although nobody wakes it
     /// ([`Device::sleep_at_most`](crate::Device::sleep_at_most)).
     ///
     /// An exclusive reservation keeps out shared requests. If a holder waits, in the program, for
     /// one of them, neither gets on. So shared requests are let in again after 16 ms, for as long.
     /// The times double, so that holders of any duration end before an exclusive turn at last.
-    pub fn shared_again_in(&self) -> Option<Duration> {
+    ///
+    /// Exclusive requests try again when a reservation that lapses has lapsed.
+    pub fn again_in(&self, exclusive: bool) -> Option<Duration> {
         let reservation = self.reservation.load(Ordering::SeqCst);
-        if reservation & FOR_EXCLUSIVE == 0 {
+        let kept_out_by = if exclusive { LAPSES } else { FOR_EXCLUSIVE };
+        if reservation & kept_out_by == 0 {
             return None;
         }
         let left = block_left(reservation, now_ms())?;
@@ -256,11 +279,20 @@ fn is_of(reservation: u64, who: u32) -> bool {
     reservation & (FOR_EXCLUSIVE - 1) == holder(who)
 }
 
+/// Has a reservation lapsed?
+#[inline]
+fn has_lapsed(reservation: u64) -> bool {
+    reservation & LAPSES != 0 && block_left(reservation, now_ms()).is_none()
+}
+
 /// For how many more milliseconds an exclusive reservation keeps out shared requests. `None`: it
 /// does not now. It does in the first [`BLOCK_MS`] and in every second of the times that follow,
 /// each as long as all before it together.
 fn block_left(reservation: u64, now_ms: u32) -> Option<u32> {
     let elapsed = now_ms.wrapping_sub((reservation >> TIME_SHIFT) as u32);
+    if reservation & LAPSES != 0 {
+        return BLOCK_MS.checked_sub(elapsed).filter(|left| *left > 0);
+    }
     let doublings = u32::BITS - (elapsed / BLOCK_MS).leading_zeros();
     let blocks = doublings.is_multiple_of(2);
     blocks.then(|| (BLOCK_MS << doublings).saturating_sub(elapsed).max(1))

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::node::wait_set::WaitSet;
-use Patience::{New, Starving};
+use Patience::{New, Starving, StarvingElsewhere};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread::{self, Thread};
@@ -125,10 +125,10 @@ fn a_reservation_lets_readers_in_again_after_a_while() {
     }
     let lock = NodeLock::new();
     assert!(lock.try_shared(0, New));
-    assert_eq!(lock.shared_again_in(), None);
+    assert_eq!(lock.again_in(false), None);
     assert!(!lock.try_exclusive(1, Starving) && !lock.try_shared(2, New));
     assert!(
-        lock.shared_again_in()
+        lock.again_in(false)
             .is_some_and(|left| left <= Duration::from_millis(16))
     );
     // Older by 20 ms.
@@ -137,8 +137,34 @@ fn a_reservation_lets_readers_in_again_after_a_while() {
         .load(Ordering::Relaxed)
         .wrapping_sub(20 << TIME_SHIFT);
     lock.reservation.store(older, Ordering::Relaxed);
-    assert!(lock.try_shared(2, New) && lock.shared_again_in().is_none());
+    assert!(lock.try_shared(2, New) && lock.again_in(false).is_none());
     assert_eq!(lock.reserved_by(), Some(1));
+}
+
+#[test]
+fn a_reservation_for_another_node_lapses() {
+    let lock = NodeLock::new();
+    assert!(lock.try_exclusive(0, New));
+    assert!(!lock.try_exclusive(1, StarvingElsewhere));
+    lock.release_exclusive();
+    assert!(!lock.try_exclusive(2, New) && !lock.try_shared(2, New));
+    assert_eq!(lock.reserved_by(), None, "all are woken");
+    for exclusive in [false, true] {
+        let again = lock.again_in(exclusive);
+        assert!(again.is_some_and(|left| left <= Duration::from_millis(16)));
+    }
+    let reserved = lock.reservation.load(Ordering::Relaxed);
+    let older = reserved.wrapping_sub(20 << TIME_SHIFT);
+    lock.reservation.store(older, Ordering::Relaxed);
+    assert_eq!((lock.again_in(true), lock.again_in(false)), (None, None));
+    assert!(lock.try_exclusive(2, New), "it has lapsed");
+    assert_eq!(lock.reservation.load(Ordering::Relaxed), 0);
+    // A new one takes the place of one that has lapsed, and its own turn comes.
+    lock.reservation.store(older, Ordering::Relaxed);
+    assert!(!lock.try_exclusive(3, StarvingElsewhere));
+    lock.release_exclusive();
+    assert!(!lock.try_exclusive(1, New) && lock.try_exclusive(3, New));
+    assert_eq!(lock.reservation.load(Ordering::Relaxed), 0);
 }
 
 /// Words in memory of zeros are a free lock, as a new window's are.
@@ -186,7 +212,7 @@ impl Guarded {
             }
             sleeps += 1;
             while self.asleep[me].load(Ordering::SeqCst) {
-                match self.lock.shared_again_in().filter(|_| !exclusive) {
+                match self.lock.again_in(exclusive) {
                     Some(left) => {
                         thread::park_timeout(left);
                         break;

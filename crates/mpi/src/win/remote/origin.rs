@@ -384,35 +384,48 @@ fn remote_targets(win: &Win) -> impl Iterator<Item = &Target> {
 
 /// As [`flush`], for all targets.
 pub(in crate::win) fn flush_all(win: &Win) -> Result<()> {
-    let mut asked = Vec::new();
-    let mut d = None;
+    let mut by_packets = Vec::new();
     for target in remote_targets(win) {
-        {
-            let pending = lock(&target.pending);
-            let by_card = win.card.flush && pending.is_open_by_card_alone();
-            if !pending.is_open() || by_card {
-                continue;
-            }
+        let pending = lock(&target.pending);
+        if pending.is_open() && !(win.card.flush && pending.is_open_by_card_alone()) {
+            by_packets.push(target);
         }
-        let d = d.get_or_insert_with(device::device);
-        let mut pending = lock(&target.pending);
-        asked.push((target, ask(win, target, d, &mut pending, Record::Flush)));
     }
-    if let Some(d) = d {
-        d.drop_within_call();
-    }
+    let asked = ask_all(win, &by_packets, Record::Flush);
     let mut result = Ok(());
     for target in remote_targets(win) {
         result = result.and(flush_by_card(win, target).map(drop));
     }
-    for (target, number) in asked {
+    result = result.and(await_all(win, &by_packets, &asked));
+    for target in remote_targets(win) {
+        result = result.and_then(|()| lock(&target.pending).take_error());
+    }
+    result
+}
+
+/// Asks targets for acknowledgements. Returns their numbers.
+fn ask_all(win: &Win, targets: &[&Target], request: fn(u64) -> Record<'static>) -> Vec<u64> {
+    if targets.is_empty() {
+        return Vec::new();
+    }
+    let mut d = device::device();
+    let asked = targets.iter().map(|target| {
+        let mut pending = lock(&target.pending);
+        ask(win, target, &mut d, &mut pending, request)
+    });
+    let asked = asked.collect();
+    d.drop_within_call();
+    asked
+}
+
+/// Blocks until targets have sent the acknowledgements of these numbers, and buffers are free.
+fn await_all(win: &Win, targets: &[&Target], asked: &[u64]) -> Result<()> {
+    let mut result = Ok(());
+    for (target, &number) in targets.iter().zip(asked) {
         let ended = wait(win, target, |_, pending| {
             pending.has_acknowledged(number) && pending.is_locally_complete()
         });
         result = result.and(ended);
-    }
-    for target in remote_targets(win) {
-        result = result.and_then(|()| lock(&target.pending).take_error());
     }
     result
 }
@@ -542,16 +555,22 @@ pub(in crate::win) fn unlock(win: &Win, target: &Target) -> Result<()> {
     ask_and_wait(win, target, Record::Unlock)
 }
 
+/// As [`unlock`], for several targets at once.
+pub(in crate::win) fn unlock_all(win: &Win, targets: &[&Target]) -> Result<()> {
+    let asked = ask_all(win, targets, Record::Unlock);
+    await_all(win, targets, &asked)
+}
+
 /// Tells a target that is reached by packets or on another node that this origin has completed
-/// (MPI_Win_complete), once all operations before it are done there.
+/// (MPI_Win_complete), once all operations before it are done there. Does not block.
 pub(in crate::win) fn complete(win: &Win, target: &Target) -> Result<()> {
     let by_card = !lock(&target.pending).is_open_by_packets();
     let notified = by_card && {
         let d = &mut *device::device();
         notifications::notify(win, d, target.process, Notice::Complete)
     };
-    if !notified {
-        add(win, target, Record::Complete, true)?;
+    if notified {
+        return Ok(());
     }
-    flush_local(win, target)
+    add(win, target, Record::Complete, true)
 }

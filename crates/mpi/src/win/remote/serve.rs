@@ -16,6 +16,7 @@ use crate::win::{Flavor, Win};
 use crate::{Datatype, Error, Op, Result, err};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Longest text of an error that is sent, bytes.
 const TEXT_MAX_BYTES: usize = 400;
@@ -38,8 +39,8 @@ pub(super) struct Origin {
     pub types: Vec<Arc<Datatype>>,
     /// The parts so far of a type.
     pub part: Vec<u8>,
-    /// It waits for this lock of the window.
-    pub waits_for: Option<Which>,
+    /// It waits for this lock of the window, since this time.
+    pub waits_for: Option<(Which, Instant)>,
     /// It has locked the window exclusively.
     pub exclusive: bool,
     /// How often it has locked the window otherwise: more than once if several of its threads have
@@ -492,22 +493,30 @@ impl Server<'_> {
     }
 
     /// Takes a lock of this process's window. False: it is not free, and the origin is among those
-    /// that are woken when it is. It never reserves the lock's next turn: this process may not be
-    /// in MPI when that comes.
+    /// that are woken when it is. After a millisecond it reserves the next turn, for a while: this
+    /// process may not be in MPI when that comes.
     fn take(&self, d: &mut Device, origin: &mut Origin, which: Which, exclusive: bool) -> bool {
         let (lock, who) = self.lock_of(which);
+        // In virtual time a reservation would depend on how long this host takes. Accumulates are
+        // over in a microsecond.
+        let patience = match origin.waits_for {
+            Some((Which::Epoch, since)) if !d.is_virtual() => {
+                Patience::elsewhere_after(since.elapsed())
+            }
+            _ => Patience::New,
+        };
         let attempt = || {
             if exclusive {
-                lock.try_exclusive(who, Patience::New)
+                lock.try_exclusive(who, patience)
             } else {
-                lock.try_shared(who, Patience::New)
+                lock.try_shared(who, patience)
             }
         };
         if origin.waits_for.is_none() {
             if attempt() {
                 return true;
             }
-            origin.waits_for = Some(which);
+            origin.waits_for = Some((which, Instant::now()));
             lock.begin_wait();
         }
         self.win

@@ -204,16 +204,19 @@ fn on_requests(win: &Win, d: &mut Device, rank: u32, packet: Box<[u8]>) {
     }
 }
 
-/// Looks again at the origins that have to wait.
+/// Looks again at the origins that have to wait: who has waited longest for a lock comes first.
 fn retry(win: &Win, d: &mut Device) {
     let mut inner = lock(&win.remote.0);
+    let waiting = inner.origins.iter_mut();
+    let mut waiting: Vec<_> = waiting.filter(|(_, o)| !o.packets.is_empty()).collect();
+    waiting.sort_by_key(|(_, origin)| origin.waits_for.map(|(_, since)| since));
     loop {
         let mut released = false;
-        for (rank, origin) in &mut inner.origins {
+        for (rank, origin) in &mut waiting {
             if origin.packets.is_empty() {
                 continue;
             }
-            released |= serve(win, d, *rank, origin);
+            released |= serve(win, d, **rank, origin);
             if origin.packets.is_empty() {
                 WAITING.fetch_sub(1, Ordering::Relaxed);
             }
