@@ -77,12 +77,15 @@ pub(crate) struct TestBackoff {
     pub count: u32,
     /// When the clock was read.
     pub last: Option<Instant>,
+    /// When the core came back from a yield of a program that works.
+    pub yielded: Option<Instant>,
 }
 
 impl TestBackoff {
     pub const NONE: TestBackoff = TestBackoff {
         count: 0,
         last: None,
+        yielded: None,
     };
 }
 

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// A program that tests again within this time has not computed meanwhile. A choice.
 const LOOP_INTERVAL: Duration = Duration::from_micros(5);
+/// How long a program works between two yields. A choice: a small part of the system's time slice,
+/// and many times what a yield costs.
+const WORK_INTERVAL: Duration = Duration::from_micros(300);
 /// Tests between two readings of the clock, if the core is not known to be shared. A choice.
 const TESTS_PER_CLOCK: u32 = 64;
 
@@ -64,6 +67,26 @@ pub fn poll_once<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<
     guard.test_backoff.last = Some(Instant::now());
     guard.progress();
     answer(&mut guard)
+}
+
+/// Makes progress. Where ranks outnumber cores, yields the core once the program has had it for
+/// [`WORK_INTERVAL`]. For calls that have done something, at a time when others do not wait for this
+/// rank: it would lose its core later, and perhaps with a lock that they want.
+pub fn poll_after_work() {
+    let mut guard = lock::device();
+    guard.progress();
+    if !guard.wait_policy.oversubscribed {
+        return;
+    }
+    let now = Instant::now();
+    let since = guard.test_backoff.yielded.get_or_insert(now);
+    if now - *since < WORK_INTERVAL {
+        return;
+    }
+    COUNTERS.yields.add(1);
+    drop(guard);
+    rustix::thread::sched_yield();
+    lock::device().test_backoff.yielded = Some(Instant::now());
 }
 
 #[cfg(test)]

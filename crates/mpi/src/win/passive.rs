@@ -178,17 +178,26 @@ impl Win {
     /// Completes the operations to a target and releases its lock.
     fn end_lock(&self, target: &Target, bits: u32) -> Result<()> {
         let no_check = bits & NO_CHECK != 0;
-        let result = if no_check || target.member.is_some() {
-            self.complete(target)
-        } else {
+        let result = match target.reach {
+            Reach::Mapped => {
+                full_barrier();
+                Ok(())
+            }
+            Reach::Peer(_) => self.drain_puts(target),
+            Reach::Remote if no_check || target.member.is_some() => remote::flush(self, target),
             // One message does both.
-            Ok(())
+            Reach::Remote => Ok(()),
         };
         target.access.store(CLOSED, Ordering::Relaxed);
         if no_check {
             return result;
         }
-        result.and(self.release(target, bits & EXCLUSIVE != 0))
+        let result = result.and(self.release(target, bits & EXCLUSIVE != 0));
+        // Not before: it may lose the core.
+        if self.is_time_for_progress() {
+            device::poll_after_work();
+        }
+        result
     }
 
     /// Blocks until all operations to a target are complete there.
@@ -203,11 +212,19 @@ impl Win {
         Ok(())
     }
 
-    /// Makes progress now and then. Operations on a node need none, but a program may look at the
+    /// Makes progress now and then.
+    #[inline]
+    fn progress_at_times(&self) {
+        if self.is_time_for_progress() {
+            device::poll_once(|_| None::<()>);
+        }
+    }
+
+    /// Counts a call. Returns whether it is time to make progress. Operations on a node need none, but a program may look at the
     /// window in a loop until another rank, which needs this one's progress or its core, has
     /// written there.
     #[inline]
-    fn progress_at_times(&self) {
+    fn is_time_for_progress(&self) -> bool {
         let count = self.flushes.load(Ordering::Relaxed) + 1;
         self.flushes.store(count, Ordering::Relaxed);
         let one_node = self.members.len() == self.ranks() as usize;
@@ -218,8 +235,8 @@ impl Win {
         };
         if count >= interval {
             self.flushes.store(0, Ordering::Relaxed);
-            device::poll_once(|_| None::<()>);
         }
+        count >= interval
     }
 
     /// Takes the lock of a target.
