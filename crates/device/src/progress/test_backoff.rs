@@ -70,8 +70,8 @@ pub fn poll_once<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<
 }
 
 /// Makes progress. Where ranks outnumber cores, yields the core once the program has had it for
-/// [`WORK_INTERVAL`]. For calls that have done something, at a time when others do not wait for this
-/// rank: it would lose its core later, and perhaps with a lock that they want.
+/// [`WORK_INTERVAL`]. For calls that have done something, at a time when nobody waits for this
+/// rank: it would lose its core later, and perhaps with a lock that others want.
 pub fn poll_after_work() {
     let mut guard = lock::device();
     guard.progress();

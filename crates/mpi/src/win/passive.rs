@@ -220,9 +220,9 @@ impl Win {
         }
     }
 
-    /// Counts a call. Returns whether it is time to make progress. Operations on a node need none, but a program may look at the
-    /// window in a loop until another rank, which needs this one's progress or its core, has
-    /// written there.
+    /// Counts a call. Returns whether it is time to make progress. Operations on a node need none,
+    /// but a program may look at the window in a loop until another rank, which needs this one's
+    /// progress or its core, has written there.
     #[inline]
     fn is_time_for_progress(&self) -> bool {
         let count = self.flushes.load(Ordering::Relaxed) + 1;

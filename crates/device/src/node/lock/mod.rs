@@ -20,8 +20,8 @@
 //! step 2, or the try of step 4 sees the release. [`WaitSet`](super::wait_set) adds what step 4
 //! needs after another holder has drained the set. `tests/loom.rs` checks this in every order.
 //!
-//! A reservation is kept by who tries again as soon as it is woken. A process that tries for another,
-//! and may be out of MPI when the turn comes, makes one that lapses
+//! A reservation is kept by who tries again as soon as it is woken. A process that tries for
+//! another, and may be out of MPI when the turn comes, makes one that lapses
 //! ([`Patience::StarvingElsewhere`]). Otherwise its turn would block all others.
 
 use crate::atomic::{AtomicU64, Ordering};
