@@ -4,7 +4,8 @@
 //! mpi.api ── parse ── kind (what each sort of argument is in C and in Rust)
 //!              ├ entries    the MPI_ and PMPI_ symbols of libmpi_abi.so.1
 //!              ├ glue       the signature that each function's glue must have
-//!              └ header     mpi.h, with constants
+//!              ├ header     mpi.h, with constants
+//!              └ fortran    mpif.h, the modules mpi and mpi_f08, the C sources behind them
 //! variables: the environment variables that Ferry reads
 //! ```
 //!
@@ -15,6 +16,7 @@
 
 pub mod constants;
 pub mod entries;
+pub mod fortran;
 pub mod glue;
 pub mod header;
 pub mod kind;

@@ -4,12 +4,14 @@ use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: ferry-api glue CHAPTER | header | entries | coverage | names | variables
+       ferry-api fortran FILE
   glue CHAPTER   the Rust signatures of the glue of a chapter (or of one function)
   header         mpi.h
   entries        the Rust entry points
   coverage       the functions that are not there yet
   names          every MPI_ and PMPI_ name
-  variables      the environment variables, as Markdown tables";
+  variables      the environment variables, as Markdown tables
+  fortran FILE   a source of Fortran: mpif.h mpi.F90 mpi_f08.F90 procedures.c generated.h";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +38,16 @@ fn main() -> ExitCode {
             .flat_map(|f| f.forms())
             .map(|(name, _)| format!("{name}\nP{name}\n"))
             .collect(),
+        ["fortran", file] => match ferry_api::fortran::files()
+            .into_iter()
+            .find(|f| f.0 == *file)
+        {
+            Some((_, text)) => text,
+            None => {
+                eprintln!("{USAGE}");
+                return ExitCode::from(2);
+            }
+        },
         ["variables"] => ferry_api::variables::markdown(),
         _ => {
             eprintln!("{USAGE}");

@@ -1,0 +1,275 @@
+/* What the procedures of Fortran share.
+ *
+ * This library calls the functions of the MPI 5.0 standard ABI alone, so it runs over any library
+ * of that ABI. Its sources are compiled twice: with MPIFORT_PROFILE for the names that begin with
+ * PMPI_, which call the C functions PMPI_. So a tool that replaces MPI_Send in C sees the calls of
+ * Fortran, too. */
+#ifndef MPIFORT_H
+#define MPIFORT_H
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* INTEGER and LOGICAL of default kind. */
+typedef int fint;
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* For functions that several sources of this library call, and no program. */
+#define INTERNAL __attribute__((visibility("hidden")))
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+/* N: the procedure's name for the linker. M: the C function that it calls. ALIASES: the names that
+ * other compilers or options give to the procedure: with two underscores, none, or in capitals.
+ * ALIAS_F08: the procedure of mpi_f08, where it is the same function. */
+#define ALIAS(new, old) extern __typeof__(old) new __attribute__((alias(#old)));
+#ifdef MPIFORT_PROFILE
+#define M(name) PMPI_##name
+#define N(name) p##name
+#define ALIASES(lower, upper)                                                                      \
+    ALIAS(pmpi_##lower##__, pmpi_##lower##_)                                                       \
+    ALIAS(pmpi_##lower, pmpi_##lower##_)                                                           \
+    ALIAS(PMPI_##upper, pmpi_##lower##_)
+#define ALIAS_F08(lower) ALIAS(pmpi_##lower##_f08_, pmpi_##lower##_)
+#define ALIAS_FORM(new, lower) ALIAS(pmpi_##new##_, pmpi_##lower##_)
+#else
+#define M(name) MPI_##name
+#define N(name) name
+#define ALIASES(lower, upper)                                                                      \
+    ALIAS(mpi_##lower##__, mpi_##lower##_)                                                         \
+    ALIAS(mpi_##lower, mpi_##lower##_)                                                             \
+    ALIAS(MPI_##upper, mpi_##lower##_)
+#define ALIAS_F08(lower) ALIAS(mpi_##lower##_f08_, mpi_##lower##_)
+#define ALIAS_FORM(new, lower) ALIAS(mpi_##new##_, mpi_##lower##_)
+#endif
+
+/* ---- Handles ---------------------------------------------------------------------------------- */
+
+/* Predefined handles are numbers below this, the same in C and in Fortran (MPI 5.0 §21.3). */
+#define PREDEFINED 4096u
+
+#define HANDLE(c, word, name)                                                                      \
+    static inline c word##_in(fint number)                                                         \
+    {                                                                                              \
+        return LIKELY((unsigned) number < PREDEFINED) ? (c) (intptr_t) number                      \
+                                                      : PMPI_##name##_fromint(number);             \
+    }                                                                                              \
+    static inline fint word##_out(c handle)                                                        \
+    {                                                                                              \
+        return LIKELY((uintptr_t) handle < PREDEFINED) ? (fint) (intptr_t) handle                  \
+                                                       : PMPI_##name##_toint(handle);              \
+    }
+/* A variable whose address has a meaning. A program that is not position independent has it in its
+ * own data, at any alignment that the compiler likes. */
+#define SENTINEL(symbol, bytes) extern char symbol[bytes];
+#include "generated.h"
+#undef HANDLE
+#undef SENTINEL
+
+/* Arrays of handles. FEW of them need no memory from the heap. */
+#define FEW 32
+INTERNAL MPI_Request *requests_in(int count, const fint *from, MPI_Request *few);
+INTERNAL void requests_changed(int count, fint *to, MPI_Request *from, MPI_Request *few);
+INTERNAL MPI_Datatype *types_in(MPI_Count count, const fint *from, MPI_Datatype *few);
+INTERNAL MPI_Datatype *types_room(MPI_Count count, MPI_Datatype *few);
+INTERNAL void types_out(MPI_Count count, fint *to, MPI_Datatype *from, MPI_Datatype *few);
+INTERNAL void memory_free(void *memory);
+#define few_free(memory, few) ((void *) (memory) == (void *) (few) ? (void) 0 : memory_free(memory))
+/* The number of processes on the other side of a collective; neighbours that one sends to or
+ * receives from. Zero if the communicator has none of that kind. */
+INTERNAL int peers(const fint *comm);
+INTERNAL int neighbours(const fint *comm, int sends);
+
+/* ---- Results ---------------------------------------------------------------------------------- */
+
+static inline void error_out(fint *ierror, int err)
+{
+    if (LIKELY(ierror != NULL))
+        *ierror = err;
+}
+
+/* Fortran counts from one. */
+static inline fint index_out(int index)
+{
+    return index == MPI_UNDEFINED ? MPI_UNDEFINED : index + 1;
+}
+
+static inline void indices_out(int count, fint *indices)
+{
+    for (int at = 0; count != MPI_UNDEFINED && at < count; at++)
+        indices[at] = index_out(indices[at]);
+}
+
+/* ---- Variables whose address has a meaning ---------------------------------------------------- */
+
+static inline void *address_in(void *at)
+{
+    return UNLIKELY((char *) at == mpifbottom_) ? MPI_BOTTOM : at;
+}
+
+static inline int is_in_place(void *at)
+{
+    return (char *) at == mpifinplace_;
+}
+
+static inline void *address_or_in_place(void *at)
+{
+    return UNLIKELY(is_in_place(at)) ? MPI_IN_PLACE : address_in(at);
+}
+
+static inline void *address_or_automatic(void *at)
+{
+    return UNLIKELY((char *) at == mpifautomatic_) ? MPI_BUFFER_AUTOMATIC : address_in(at);
+}
+
+static inline MPI_Status *status_in(MPI_Status *status)
+{
+    int ignored = (char *) status == mpifstatus_ || (char *) status == mpif08status_;
+    return ignored ? MPI_STATUS_IGNORE : status;
+}
+
+static inline MPI_Status *statuses_in(MPI_Status *statuses)
+{
+    int ignored = (char *) statuses == mpifstatuses_ || (char *) statuses == mpif08statuses_;
+    return ignored ? MPI_STATUSES_IGNORE : statuses;
+}
+
+static inline int *weights_in(fint *weights)
+{
+    char *at = (char *) weights;
+    if (at == mpifunweighted_ || at == mpif08unweighted_)
+        return MPI_UNWEIGHTED;
+    return at == mpifweightsempty_ || at == mpif08weightsempty_ ? MPI_WEIGHTS_EMPTY : weights;
+}
+
+/* ---- Strings ---------------------------------------------------------------------------------- */
+
+/* Strings of C, without the blanks at the end. Shorter ones than FEW_CHARS are in `few`. */
+#define FEW_CHARS 264
+INTERNAL char *text_in(const char *from, size_t length, char *few);
+INTERNAL char *text_in_stripped(const char *from, size_t length, char *few);
+/* Cut or filled with blanks. */
+INTERNAL void text_out(char *to, size_t length, const char *from);
+
+/* ---- Descriptors of choice buffers ------------------------------------------------------------ */
+
+/* CFI_cdesc_t of ISO_Fortran_binding.h (Fortran 2018 §18.5.3), as far as this library reads it. In
+ * GCC's and LLVM's form alike, the rank is at byte 20 and the dimensions begin at byte 24. */
+struct dimension {
+    ptrdiff_t lower_bound;
+    ptrdiff_t extent; /* -1: the last one of an array of assumed size */
+    ptrdiff_t stride; /* in bytes */
+};
+struct descriptor {
+    void *base;
+    size_t elem_len; /* in bytes */
+    int version;
+    signed char rank;
+    char compiler_specific[3];
+    struct dimension dimensions[];
+};
+#define MAX_RANK 15
+
+/* What C gets for a buffer. */
+struct buffer {
+    void *at;
+    MPI_Count n;
+    MPI_Datatype type;
+    int made; /* bits: what section_done must free */
+};
+#define MADE_TYPE 1
+#define MADE_COPY 2
+
+INTERNAL int is_dense_array(const struct descriptor *d);
+
+/* Are the elements one behind the other? */
+static inline int is_dense(const struct descriptor *d)
+{
+    if (d->rank == 0)
+        return 1;
+    if (d->rank == 1)
+        return d->dimensions[0].stride == (ptrdiff_t) d->elem_len || d->dimensions[0].extent <= 1;
+    return is_dense_array(d);
+}
+
+/* For an array section that is not dense: changes `b` so that it describes the section's elements.
+ *
+ * section: `n` and `type` become one datatype for the section, in place. strided: `type` becomes
+ * one with the extent of the section's stride. copied: `at` becomes a copy of all elements. The
+ * first two copy, too, where no datatype can do it. A persistent operation cannot have a copy.
+ * Returns an error code. section_done frees what was made, once the operation is complete, and
+ * copies back what was received. */
+INTERNAL int section(const struct descriptor *d, struct buffer *b, int persistent);
+INTERNAL int strided(const struct descriptor *d, struct buffer *b, int persistent);
+INTERNAL int copied(const struct descriptor *d, struct buffer *b, int persistent);
+INTERNAL void section_done(const struct descriptor *d, struct buffer *b, int err,
+                           const fint *request, int receives);
+
+/* How many operations under way have a copy of a section. */
+extern INTERNAL int copies_under_way;
+/* The operation of this request is complete. */
+INTERNAL void copies_done(fint request);
+
+/* A call may have completed the operation of a request. */
+static inline void request_changed(fint *number, MPI_Request request)
+{
+    fint now = request_out(request);
+    if (UNLIKELY(__atomic_load_n(&copies_under_way, __ATOMIC_RELAXED) > 0) && now != *number)
+        copies_done(*number);
+    *number = now;
+}
+
+static inline void *address_in_f08(struct descriptor *d)
+{
+    return UNLIKELY((char *) d->base == mpif08bottom_) ? MPI_BOTTOM : d->base;
+}
+
+static inline int is_in_place_f08(struct descriptor *d)
+{
+    return (char *) d->base == mpif08inplace_;
+}
+
+static inline void *address_or_in_place_f08(struct descriptor *d)
+{
+    return UNLIKELY(is_in_place_f08(d)) ? MPI_IN_PLACE : address_in_f08(d);
+}
+
+static inline void *address_or_automatic_f08(struct descriptor *d)
+{
+    int automatic = (char *) d->base == mpif08automatic_;
+    return UNLIKELY(automatic) ? MPI_BUFFER_AUTOMATIC : address_in_f08(d);
+}
+
+/* Operators == and /= of a handle type. */
+#define OPERATORS(handle)                                                                          \
+    OPERATOR(handle##_eq_f08_, ==)                                                                 \
+    OPERATOR(handle##_ne_f08_, !=)
+#ifdef MPIFORT_PROFILE
+#define OPERATOR(name, sign)
+#else
+#define OPERATOR(name, sign)                                                                       \
+    fint name(const fint *a, const fint *b)                                                        \
+    {                                                                                              \
+        return *a sign *b;                                                                         \
+    }
+#endif
+
+/* ---- Callbacks and attributes ----------------------------------------------------------------- */
+
+/* A procedure that the program passes. */
+typedef void procedure(void);
+
+INTERNAL MPI_User_function *op_function(procedure *user);
+INTERNAL MPI_User_function_c *op_function_c(procedure *user);
+INTERNAL MPI_Comm_errhandler_function *comm_error_function(procedure *user);
+INTERNAL MPI_Win_errhandler_function *win_error_function(procedure *user);
+INTERNAL MPI_File_errhandler_function *file_error_function(procedure *user);
+INTERNAL MPI_Session_errhandler_function *session_error_function(procedure *user);
+
+/* An attribute's value in C is the address of a Fortran integer with it (MPI 5.0 §19.3.7). */
+INTERNAL void *attribute_in(MPI_Aint value);
+INTERNAL MPI_Aint attribute_out(int keyval, void *attribute);
+
+#endif

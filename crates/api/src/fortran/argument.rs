@@ -1,0 +1,254 @@
+//! What each parameter of a function is in Fortran.
+
+use super::{Module, Procedure};
+use crate::Parameter;
+use crate::kind::{FUNCTIONS, Kind, Passing};
+
+/// The type of an argument.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Base {
+    /// INTEGER.
+    Integer,
+    /// LOGICAL.
+    Logical,
+    /// INTEGER(KIND=MPI_ADDRESS_KIND).
+    Address,
+    /// INTEGER(KIND=MPI_COUNT_KIND).
+    Count,
+    /// INTEGER(KIND=MPI_OFFSET_KIND).
+    Offset,
+    /// A handle, with the name of its C type.
+    Handle(&'static str),
+    /// A choice buffer.
+    Choice,
+    /// CHARACTER of any length.
+    Text,
+    /// A status.
+    Status,
+    /// TYPE(C_PTR).
+    Pointer,
+    /// A procedure with the interface of this name, without `MPI_`.
+    Procedure(String),
+}
+
+impl Base {
+    /// The type with all kinds of eight bytes as one: what the rules of generic names look at.
+    pub fn width(&self) -> Base {
+        match self {
+            Base::Count | Base::Offset => Base::Address,
+            other => other.clone(),
+        }
+    }
+}
+
+/// The shape of an argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// One.
+    Scalar,
+    /// An array of any size.
+    Array,
+    /// Rows of three: (3, *).
+    Ranges,
+    /// The arguments of several programs: (count, *).
+    Arguments,
+}
+
+/// The intent of an argument in `mpi_f08`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Intent {
+    /// None is given: the argument may be MPI_BOTTOM, MPI_STATUS_IGNORE and so on.
+    Any,
+    /// INTENT(IN)
+    In,
+    /// INTENT(OUT)
+    Out,
+    /// INTENT(INOUT)
+    InOut,
+}
+
+/// An argument of a procedure.
+#[derive(Clone, Debug)]
+pub struct Argument {
+    /// Its name in Fortran.
+    pub name: String,
+    /// Its type.
+    pub base: Base,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its intent.
+    pub intent: Intent,
+    /// Has it the attribute ASYNCHRONOUS?
+    pub asynchronous: bool,
+    /// The parameter that it stands for.
+    pub parameter: Parameter,
+}
+
+/// Arrays of int in C that are LOGICAL in Fortran.
+const LOGICALS: [(&str, &str); 5] = [
+    ("Cart_create", "periods"),
+    ("Cart_map", "periods"),
+    ("Cart_get", "periods"),
+    ("Cart_sub", "remain_dims"),
+    ("Dist_graph_neighbors_count", "weighted"),
+];
+
+impl Argument {
+    /// The argument for a parameter. `None` if only C has it: the command line.
+    pub fn new(procedure: &Procedure, parameter: &Parameter) -> Option<Argument> {
+        let (base, shape, intent) = of_kind(procedure, parameter)?;
+        let mut argument = Argument {
+            name: match parameter.name.as_str() {
+                "indx" => "index".into(),
+                name => name.into(),
+            },
+            base,
+            shape,
+            intent,
+            asynchronous: false,
+            parameter: parameter.clone(),
+        };
+        let function = procedure.function.name.as_str();
+        if LOGICALS.contains(&(function, parameter.name.as_str())) {
+            argument.base = Base::Logical;
+        }
+        if function == "Cancel" {
+            argument.intent = Intent::In;
+        }
+        argument.asynchronous = is_asynchronous(procedure, &argument);
+        Some(argument)
+    }
+}
+
+/// Whether a transfer may go on after the call, so that the compiler must not move the buffer
+/// (MPI 5.0 §19.1.16).
+fn is_asynchronous(procedure: &Procedure, argument: &Argument) -> bool {
+    let f = procedure.function;
+    let array = argument.shape == Shape::Array && argument.intent == Intent::In;
+    let starts = f.parameters.iter().any(|p| p.name == "request")
+        && matches!(f.chapter.as_str(), "pt2pt" | "coll" | "io" | "rma" | "part");
+    let split = f.name.ends_with("_begin") || f.name.ends_with("_end");
+    let lasting = matches!(f.chapter.as_str(), "rma")
+        || f.name.contains("ttach_buffer")
+        || matches!(
+            f.name.as_str(),
+            "Buffer_attach" | "Get_address" | "Free_mem"
+        );
+    match argument.base {
+        Base::Choice => starts || split || lasting,
+        _ => array && starts && f.chapter == "coll",
+    }
+}
+
+fn of_kind(procedure: &Procedure, p: &Parameter) -> Option<(Base, Shape, Intent)> {
+    use Intent::{Any, In, InOut, Out};
+    use Shape::{Array, Scalar};
+    let (large, module) = (procedure.large, procedure.module);
+    if p.name == "argc" {
+        return None;
+    }
+    let sized = |big: Base| if large { big } else { Base::Integer };
+    Some(match &p.kind {
+        Kind::Object(o, Passing::Valid | Passing::Maybe | Passing::Raw) => {
+            (Base::Handle(o.c), Scalar, In)
+        }
+        Kind::Object(o, Passing::InOut) => (Base::Handle(o.c), Scalar, InOut),
+        Kind::Object(o, Passing::New | Passing::NewMaybe) => (Base::Handle(o.c), Scalar, Out),
+        Kind::Function(at, has_large) => {
+            let suffix = if *has_large && large { "_c" } else { "" };
+            let name = format!("{}{suffix}", FUNCTIONS[*at].0);
+            (Base::Procedure(name), Scalar, Any)
+        }
+        Kind::Variadic => return None,
+        Kind::Plain(plain) => match plain.word {
+            "int" | "const int" | "len" | "dest" | "source" | "root" | "target" | "stag"
+            | "rtag" => (Base::Integer, Scalar, In),
+            "bool" => (Base::Logical, Scalar, In),
+            "n" | "num" | "form n" => (sized(Base::Count), Scalar, In),
+            "n64" | "count64" => (Base::Count, Scalar, In),
+            "aint" => (Base::Address, Scalar, In),
+            "aint/num" | "form aint/num" if large => (Base::Count, Scalar, In),
+            "aint/num" | "form aint/num" => (Base::Address, Scalar, In),
+            "disp_unit" => (sized(Base::Address), Scalar, In),
+            "offset" => (Base::Offset, Scalar, In),
+            "sbuf" | "sbuf?" => (Base::Choice, Scalar, In),
+            "rbuf" | "rbuf?" => (Base::Choice, Scalar, Any),
+            "address" if p.name == "origin_addr" => (Base::Choice, Scalar, In),
+            "address" => (Base::Choice, Scalar, Any),
+            "pointer" => return Some(pointer(procedure, p)),
+            "counts" => (sized(Base::Count), Array, In),
+            "displs" => (sized(Base::Address), Array, In),
+            "aints" => (Base::Address, Array, In),
+            "aints/counts" if large => (Base::Count, Array, In),
+            "aints/counts" => (Base::Address, Array, In),
+            "ints*" | "ints" | "weights" => (Base::Integer, Array, In),
+            "ranges" => (Base::Integer, Shape::Ranges, In),
+            "types" | "ctypes" => (Base::Handle("MPI_Datatype"), Array, In),
+            "infos" => (Base::Handle("MPI_Info"), Array, In),
+            "requests" => (Base::Handle("MPI_Request"), Array, InOut),
+            "const_requests" => (Base::Handle("MPI_Request"), Array, In),
+            "string" | "key" | "value" => (Base::Text, Scalar, In),
+            "argv" if procedure.function.chapter == "dpm" => (Base::Text, Array, In),
+            "argvs" => (Base::Text, Shape::Arguments, In),
+            "argc" | "argv" | "argv3" => return None,
+            "new int" | "new int?" => (Base::Integer, Scalar, Out),
+            "new flag" => (Base::Logical, Scalar, Out),
+            "new count" => (sized(Base::Count), Scalar, Out),
+            "new disp_unit" => (sized(Base::Address), Scalar, Out),
+            "new aint" => (Base::Address, Scalar, Out),
+            "new aint/count" if large => (Base::Count, Scalar, Out),
+            "new aint/count" => (Base::Address, Scalar, Out),
+            "new count64" => (Base::Count, Scalar, Out),
+            "new offset" => (Base::Offset, Scalar, Out),
+            "&int" | "&int?" => (Base::Integer, Scalar, InOut),
+            "&count" => (sized(Base::Count), Scalar, InOut),
+            "&aint" if large => (Base::Count, Scalar, InOut),
+            "&aint" => (Base::Address, Scalar, InOut),
+            "new pointer" => match (procedure.function.chapter.as_str(), module) {
+                ("attr", _) if procedure.function.name == "Attr_get" => {
+                    (Base::Integer, Scalar, Out)
+                }
+                ("attr", _) => (Base::Address, Scalar, Out),
+                (_, Module::MpiF08) => (Base::Pointer, Scalar, Out),
+                // The buffer that is detached, which Fortran does not learn (MPI 5.0 §3.6).
+                ("pt2pt" | "session", _) => (Base::Choice, Scalar, Any),
+                _ => (Base::Address, Scalar, Out),
+            },
+            // May be MPI_UNWEIGHTED or MPI_ERRCODES_IGNORE.
+            "new ints*" if p.name.ends_with("weights") || p.name.ends_with("errcodes") => {
+                (Base::Integer, Array, Any)
+            }
+            "new ints" | "new ints*" => (Base::Integer, Array, Out),
+            "&ints" => (Base::Integer, Array, InOut),
+            "new aints*" => (Base::Address, Array, Out),
+            "new counts*" => (Base::Count, Array, Out),
+            "new types" => (Base::Handle("MPI_Datatype"), Array, Out),
+            "new text" | "new chars" => (Base::Text, Scalar, Out),
+            "status" => (Base::Status, Scalar, In),
+            "&status" => (Base::Status, Scalar, InOut),
+            "new status" => (Base::Status, Scalar, Any),
+            "statuses" => (Base::Status, Array, Any),
+            word => unreachable!("{word} is a kind of the tool interface"),
+        },
+    })
+}
+
+/// A `void *`: a buffer, an attribute, or what a callback gets.
+fn pointer(procedure: &Procedure, p: &Parameter) -> (Base, Shape, Intent) {
+    let base = match (procedure.function.name.as_str(), p.name.as_str()) {
+        ("Attr_put", _) | ("Keyval_create", "extra_state") => Base::Integer,
+        (_, "extra_state" | "attribute_val") => Base::Address,
+        (name, "logical_true" | "logical_false") => {
+            let get = name == "Abi_get_fortran_booleans";
+            let intent = if get { Intent::Out } else { Intent::In };
+            return (Base::Logical, Shape::Scalar, intent);
+        }
+        ("Free_mem", _) => return (Base::Choice, Shape::Scalar, Intent::In),
+        _ => Base::Choice,
+    };
+    let intent = match base {
+        Base::Choice => Intent::Any,
+        _ => Intent::In,
+    };
+    (base, Shape::Scalar, intent)
+}

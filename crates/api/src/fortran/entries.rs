@@ -1,0 +1,222 @@
+//! The C sources of `libmpifort_abi.so.1`.
+
+use super::lower::{Lowered, lower};
+use super::modules::{HANDLES, SENTINELS};
+use super::text::c_statement;
+use super::{Module, Procedure, procedures, section};
+use crate::Returns;
+use crate::kind::{Kind, Passing};
+use std::fmt::Write;
+
+/// Sources that are the same for all procedures: names and texts.
+pub const SOURCES: [(&str, &str); 6] = [
+    ("mpifort.h", include_str!("../../fortran/mpifort.h")),
+    ("convert.c", include_str!("../../fortran/convert.c")),
+    ("section.c", include_str!("../../fortran/section.c")),
+    ("callback.c", include_str!("../../fortran/callback.c")),
+    ("attribute.c", include_str!("../../fortran/attribute.c")),
+    ("special.c", include_str!("../../fortran/special.c")),
+];
+
+/// Functions whose procedures are written by hand, in `special.c` and `callback.c`.
+const BY_HAND: [&str; 25] = [
+    "Attr_get",
+    "Attr_put",
+    "Keyval_create",
+    "Comm_create_keyval",
+    "Comm_get_attr",
+    "Comm_set_attr",
+    "Type_create_keyval",
+    "Type_get_attr",
+    "Type_set_attr",
+    "Win_create_keyval",
+    "Win_get_attr",
+    "Win_set_attr",
+    "Op_create",
+    "Comm_create_errhandler",
+    "Win_create_errhandler",
+    "File_create_errhandler",
+    "Session_create_errhandler",
+    "Grequest_start",
+    "Register_datarep",
+    "Comm_spawn",
+    "Comm_spawn_multiple",
+    "Info_get",
+    "Info_get_string",
+    "Session_get_nth_pset",
+    "Pcontrol",
+];
+
+const TOP: &str = "/* Procedures of Fortran on the C functions of the standard ABI.
+ *
+ * Made from crates/api/mpi.api; do not edit.
+ */
+#include \"mpifort.h\"
+";
+
+/// The generated header: handles, variables whose address has a meaning.
+pub fn header() -> String {
+    let mut out = String::from("/* Made from crates/api/mpi.api; do not edit. */\n");
+    for handle in HANDLES {
+        let word = super::lower::handle_word(handle);
+        let short = match word.as_str() {
+            "type" => "Type",
+            _ => handle.trim_start_matches("MPI_"),
+        };
+        let _ = writeln!(out, "HANDLE({handle}, {word}, {short})");
+    }
+    for s in &SENTINELS {
+        for module in [Module::Mpi, Module::MpiF08] {
+            let symbol = module.sentinel_symbol(s);
+            let _ = writeln!(out, "SENTINEL({symbol}, {})", s.bytes);
+        }
+    }
+    out
+}
+
+/// The procedures of both modules that are made from the description.
+pub fn source() -> String {
+    let mut out = TOP.to_string();
+    for procedure in procedures(Module::Mpi) {
+        let name = procedure.function.name.as_str();
+        if BY_HAND.contains(&name) {
+            continue;
+        }
+        entry(&mut out, &procedure);
+        let (lower, upper) = (name.to_lowercase(), name.to_uppercase());
+        let _ = writeln!(out, "ALIASES({lower}, {upper})");
+        if is_shared(&procedure) {
+            let _ = writeln!(out, "ALIAS_F08({lower})");
+        }
+    }
+    for procedure in procedures(Module::MpiF08) {
+        let by_hand = BY_HAND.contains(&procedure.function.name.as_str());
+        if !by_hand && !is_shared(&procedure) {
+            entry(&mut out, &procedure);
+        }
+    }
+    for handle in HANDLES {
+        let _ = writeln!(out, "OPERATORS({})", handle.to_lowercase());
+    }
+    out
+}
+
+/// Is one C function the procedure of both modules? The types of `mpi_f08` look in memory as those
+/// of `mpi`.
+fn is_shared(procedure: &Procedure) -> bool {
+    let of = |module| Procedure {
+        module,
+        large: false,
+        ..*procedure
+    };
+    let bases = |module| -> Vec<_> {
+        let arguments = of(module).arguments().into_iter();
+        arguments
+            .map(|a| a.base == super::argument::Base::Choice)
+            .collect()
+    };
+    !procedure.large && !of(Module::MpiF08).has_choice() && bases(Module::Mpi).iter().all(|c| !c)
+}
+
+fn entry(out: &mut String, procedure: &Procedure) {
+    let f = procedure.function;
+    let arguments = procedure.arguments();
+    let lowered: Vec<Lowered> = arguments.iter().map(|a| lower(procedure, a)).collect();
+    let mut parameters: Vec<String> = lowered.iter().map(|l| l.parameter.clone()).collect();
+    if procedure.has_error() {
+        parameters.push("fint *ierror".into());
+    }
+    parameters.extend(lowered.iter().filter_map(|l| l.hidden.clone()));
+    if parameters.is_empty() {
+        parameters.push("void".into());
+    }
+    // What C gets, in its order.
+    let mut passed = Vec::new();
+    for p in f.parameters_of(procedure.large) {
+        let found = arguments.iter().position(|a| a.parameter.name == p.name);
+        passed.push(match (section::replaced(procedure, p), found) {
+            (Some(text), _) => text,
+            (None, Some(at)) => lowered[at].pass.clone(),
+            (None, None) if p.kind.is("len") => "0".into(),
+            (None, None) => "NULL".into(),
+        });
+    }
+    let large = if procedure.large { "_c" } else { "" };
+    let call = format!("M({}{large})({})", f.name, passed.join(", "));
+    let name = match procedure.module {
+        Module::Mpi => format!("N(mpi_{}_)", f.name.to_lowercase()),
+        Module::MpiF08 => format!("N({}_)", procedure.specific().to_lowercase()),
+    };
+    let result = match f.returns {
+        Returns::Code | Returns::Int => "void",
+        ref other => other.c(),
+    };
+    out.push('\n');
+    *out += &c_statement(0, &format!("{result} {name}({})", parameters.join(", ")));
+    out.push_str("{\n");
+    if result != "void" {
+        *out += &c_statement(4, &format!("return {call};"));
+        out.push_str("}\n");
+        return;
+    }
+    out.push_str("    int err = 0;\n");
+    for line in lowered.iter().flat_map(|l| &l.before) {
+        *out += &c_statement(4, line);
+    }
+    let may_fail = lowered
+        .iter()
+        .flat_map(|l| &l.before)
+        .any(|b| b.contains("err ="));
+    if may_fail {
+        out.push_str("    if (LIKELY(!err))\n    ");
+    }
+    *out += &c_statement(4, &format!("err = {call};"));
+    // Handles that are new come first: others need the request.
+    let is_new = |at: &usize| {
+        matches!(
+            arguments[*at].parameter.kind,
+            Kind::Object(_, Passing::New | Passing::NewMaybe)
+        )
+    };
+    let order = (0..arguments.len()).filter(is_new);
+    let order = order.chain((0..arguments.len()).filter(|at| !is_new(at)));
+    for line in order.flat_map(|at| &lowered[at].after) {
+        *out += &c_statement(4, line);
+    }
+    out.push_str("    error_out(ierror, err);\n}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of(name: &str) -> String {
+        let text = source();
+        let from = text.find(&format!("{name}(")).unwrap();
+        text[from..].split_once("\n}\n").unwrap().0.into()
+    }
+
+    #[test]
+    fn procedures_by_hand_are_functions() {
+        let mut hand: Vec<&str> = BY_HAND.to_vec();
+        hand.retain(|name| !crate::functions().iter().any(|f| f.name == *name));
+        assert!(hand.is_empty(), "{hand:?}");
+    }
+
+    #[test]
+    fn each_shape_of_argument() {
+        let send = text_of("N(mpi_send_)");
+        assert!(
+            send.contains("M(Send)(address_in(buf), *count, type_in(*datatype)"),
+            "{send}"
+        );
+        let wait = text_of("N(mpi_waitany_)");
+        assert!(wait.contains("index_out(indx_c)"), "{wait}");
+        let described = text_of("N(mpi_send_f08ts_)");
+        assert!(
+            described.contains("(int) buf_c.n, buf_c.type"),
+            "{described}"
+        );
+        assert!(text_of("N(mpi_bcast_c_f08ts_)").contains(" buffer_c.n,"));
+    }
+}
