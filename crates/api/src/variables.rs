@@ -246,6 +246,11 @@ pub const ALL: &[Variable] = &[
     ),
     compiler("FERRY_CC", "command; cc", "C compiler of mpicc"),
     compiler("FERRY_CXX", "command; c++", "C++ compiler of mpicxx"),
+    compiler(
+        "FERRY_FC",
+        "command; gfortran",
+        "Fortran compiler of mpifort",
+    ),
     rank("FERRY_LAUNCH_FD", "descriptor", "socket to mpiexec"),
     rank("FERRY_RANK", "number", "rank in MPI_COMM_WORLD"),
     rank("FERRY_SIZE", "number", "size of MPI_COMM_WORLD"),

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! bin/       ferry mpiexec mpicc; mpirun, mpicxx, mpifort and so on as links
-//! include/   mpi.h ferry_mx.h
-//! lib/       libmpi_abi.so.1, libmpi_abi.so; libferry_mx.so.0, libferry_mx.so if it was built
+//! include/   mpi.h mpif.h ferry_mx.h
+//! lib/       libmpi_abi.so.1, libmpi_abi.so; libmpifort_abi.so.1, libmpifort_abi.so;
+//!            libferry_mx.so.0, libferry_mx.so if it was built
 //! lib/ferry/ libmpi_abi.so.1, alone in its folder, for mpiexec; installed, the list of all files
+//! lib/ferry/fortran/ sources of the modules; a folder with module files for a compiler
 //! lib/pkgconfig/  ferry.pc mpi_abi.pc mpi.pc mpi-c.pc mpi-cxx.pc mpi-fort.pc ferry_mx.pc
 //! share/man/man1/ manual pages
 //! share/bash-completion/completions/, share/zsh/site-functions/,
@@ -20,6 +22,7 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use ferry_cli::fortran;
 use manifest::{Entry, Manifest};
 pub use uninstall::uninstall;
 
@@ -33,7 +36,6 @@ const LINKS: [(&str, &str); 12] = [
     ("mpicc_abi", "mpicc"),
     ("mpicxx_abi", "mpicc"),
     ("mpic++_abi", "mpicc"),
-    // They say that Ferry has no Fortran yet (ferry_cli::wrapper).
     ("mpifort", "mpicc"),
     ("mpifort_abi", "mpicc"),
     ("mpif77", "mpicc"),
@@ -47,11 +49,15 @@ const MX_HEADER: &str = include_str!("../../mx/include/ferry_mx.h");
 
 /// Installs from the folder `from`, where cargo has put its products, to `prefix`. What is there
 /// already is replaced in one step each, so that programs running on it are not disturbed. Returns
-/// the files written, below the prefix.
+/// the files written, below the prefix. Without `products` there is no Fortran.
 ///
 /// # Errors
 /// One line that names the file.
-pub fn install(from: &Path, prefix: &Path) -> Result<Vec<PathBuf>, String> {
+pub fn install(
+    from: &Path,
+    prefix: &Path,
+    products: Option<&fortran::Products>,
+) -> Result<Vec<PathBuf>, String> {
     let library = from.join("libmpi_abi.so");
     let programs = ["ferry", "mpiexec", "mpicc"];
     for needed in programs.map(|p| from.join(p)).iter().chain([&library]) {
@@ -80,13 +86,11 @@ pub fn install(from: &Path, prefix: &Path) -> Result<Vec<PathBuf>, String> {
     let link = Content::Link("../libmpi_abi.so.1");
     put("lib/ferry/libmpi_abi.so.1", link)?;
     put("include/mpi.h", Content::Text(&ferry_api::header::mpi_h()))?;
-    for name in pkg_config::NAMES
-        .into_iter()
-        .chain([pkg_config::FORTRAN_NAME])
-    {
+    for name in pkg_config::NAMES {
         let text = pkg_config::file(name);
         put(&format!("lib/pkgconfig/{name}.pc"), Content::Text(&text))?;
     }
+    put_fortran(products, &mut put)?;
     let mx = from.join("libferry_mx.so");
     if mx.exists() {
         put("lib/libferry_mx.so.0", Content::Copy(&mx, 0o755))?;
@@ -105,6 +109,42 @@ pub fn install(from: &Path, prefix: &Path) -> Result<Vec<PathBuf>, String> {
     place_file(&target, Content::Text(&text)).map_err(|e| not_written(&target, &e))?;
     written.push(manifest::MANIFEST_PATH.into());
     Ok(written)
+}
+
+/// The library, the header, the sources and the module files of Fortran.
+fn put_fortran(
+    products: Option<&fortran::Products>,
+    put: &mut impl FnMut(&str, Content<'_>) -> Result<(), String>,
+) -> Result<(), String> {
+    let modules = products.and_then(|p| p.modules.as_ref());
+    let text = match products {
+        Some(_) => pkg_config::fortran_file(modules.map(|m| m.0.as_str())),
+        None => pkg_config::no_fortran(),
+    };
+    let path = format!("lib/pkgconfig/{}.pc", pkg_config::FORTRAN_NAME);
+    put(&path, Content::Text(&text))?;
+    let Some(products) = products else {
+        return Ok(());
+    };
+    let library = format!("lib/{}", fortran::LIBRARY);
+    put(&library, Content::Copy(&products.library, 0o755))?;
+    put("lib/libmpifort_abi.so", Content::Link(fortran::LIBRARY))?;
+    let folder = format!("lib/{}", fortran::INSTALLED_MODULES);
+    for (name, text) in ferry_api::fortran::files() {
+        if name == "mpif.h" {
+            put("include/mpif.h", Content::Text(&text))?;
+        } else if ferry_api::fortran::MODULES.contains(&name) {
+            put(&format!("{folder}/{name}"), Content::Text(&text))?;
+        }
+    }
+    for (key, files) in modules {
+        for file in files {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            let path = format!("{folder}/{key}/{name}");
+            put(&path, Content::Copy(file, 0o644))?;
+        }
+    }
+    Ok(())
 }
 
 /// What a file is made from.

@@ -10,10 +10,13 @@ use crate::install::Content;
 const MAN_FOLDER: &str = "share/man/man1";
 
 /// Pages of other names, and the page that each is a link to.
-const LINKED_PAGES: [(&str, &str); 3] = [
+const LINKED_PAGES: [(&str, &str); 6] = [
     ("mpirun.1", "mpiexec.1"),
     ("mpicxx.1", "mpicc.1"),
     ("mpic++.1", "mpicc.1"),
+    ("mpifort.1", "mpicc.1"),
+    ("mpif90.1", "mpicc.1"),
+    ("mpif77.1", "mpicc.1"),
 ];
 
 /// A file to install.

@@ -1,9 +1,9 @@
-//! `mpicc`, `mpicxx`, `mpic++`: the compiler, told where Ferry's header and library are.
+//! `mpicc`, `mpicxx`, `mpic++`, `mpifort`, `mpif90`, `mpif77`: the compiler, told where Ferry's
+//! headers, module files and libraries are.
 //!
 //! A wrapper finds its installation beside itself: `bin/mpicc` uses `include/mpi.h` and
 //! `lib/libmpi_abi.so`.
 
-mod fortran;
 pub mod options;
 
 use std::env;
@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use crate::fortran::{self, Modules};
 use options::Query;
 
 /// Does what the command line asks for. The first argument is the name under which the wrapper is
@@ -24,16 +25,6 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         .unwrap_or(OsStr::new("mpicc"))
         .to_string_lossy()
         .into_owned();
-    if fortran::is_fortran(&own) {
-        let arguments: Vec<OsString> = arguments.collect();
-        return match fortran::answer(&arguments) {
-            Ok(text) => {
-                println!("{text}");
-                ExitCode::SUCCESS
-            }
-            Err(text) => fail(&own, &text),
-        };
-    }
     let wrapper = match Wrapper::find(&own) {
         Ok(wrapper) => wrapper,
         Err(text) => return fail(&own, &text),
@@ -75,6 +66,7 @@ enum Action {
 enum Language {
     C,
     Cxx,
+    Fortran,
 }
 
 impl Language {
@@ -83,6 +75,27 @@ impl Language {
         match self {
             Language::C => ["FERRY_CC", "MPICH_CC", "OMPI_CC", "I_MPI_CC"],
             Language::Cxx => ["FERRY_CXX", "MPICH_CXX", "OMPI_CXX", "I_MPI_CXX"],
+            Language::Fortran => ["FERRY_FC", "MPICH_FC", "OMPI_FC", "I_MPI_FC"],
+        }
+    }
+
+    /// The compiler where no variable names one.
+    fn default_compiler(self) -> &'static str {
+        match self {
+            Language::C => "cc",
+            Language::Cxx => "c++",
+            Language::Fortran => "gfortran",
+        }
+    }
+
+    /// The language of the wrapper of this name.
+    fn of(name: &str) -> Language {
+        if name.starts_with("mpif") {
+            Language::Fortran
+        } else if name.contains("++") || name.contains("xx") || name.ends_with("CC") {
+            Language::Cxx
+        } else {
+            Language::C
         }
     }
 }
@@ -96,15 +109,13 @@ struct Wrapper {
     compiler: Vec<OsString>,
     include: PathBuf,
     lib: PathBuf,
+    /// Finds the module files of a Fortran compiler, given the folder of libraries.
+    modules: fn(&[OsString], &Path) -> Result<Modules, String>,
 }
 
 impl Wrapper {
     fn find(own: &str) -> Result<Wrapper, String> {
-        let language = if own.contains("++") || own.contains("xx") || own.ends_with("CC") {
-            Language::Cxx
-        } else {
-            Language::C
-        };
+        let language = Language::of(own);
         let exe = env::current_exe().map_err(|e| format!("its own place cannot be found: {e}"))?;
         let prefix = exe
             .parent()
@@ -115,7 +126,7 @@ impl Wrapper {
             .variables()
             .into_iter()
             .find_map(|v| env::var_os(v).filter(|v| !v.is_empty()));
-        let default = if language == Language::C { "cc" } else { "c++" };
+        let default = language.default_compiler();
         let compiler = words(chosen.as_deref().unwrap_or(OsStr::new(default)));
         let wrapper = Wrapper {
             name: own.into(),
@@ -123,6 +134,7 @@ impl Wrapper {
             compiler,
             include: prefix.join("include"),
             lib: prefix.join("lib"),
+            modules: fortran::modules,
         };
         match wrapper.include.join("mpi.h").exists() {
             true => Ok(wrapper),
@@ -134,23 +146,62 @@ impl Wrapper {
         }
     }
 
-    fn compile_flags(&self) -> Vec<OsString> {
-        vec![joined("-I", &self.include)]
+    /// The folders with headers, and with module files for this Fortran compiler.
+    fn include_folders(&self, compiler: &[OsString]) -> Result<Vec<PathBuf>, String> {
+        let mut folders = vec![self.include.clone()];
+        if self.language == Language::Fortran {
+            folders.push(self.fortran(compiler)?.folder);
+        }
+        Ok(folders)
     }
 
-    fn link_flags(&self) -> Vec<OsString> {
-        vec![
-            joined("-L", &self.lib),
-            joined("-Wl,-rpath,", &self.lib),
-            "-Wl,--enable-new-dtags".into(),
-            "-lmpi_abi".into(),
-        ]
+    fn fortran(&self, compiler: &[OsString]) -> Result<Modules, String> {
+        (self.modules)(compiler, &self.lib)
+    }
+
+    fn compile_flags(&self, compiler: &[OsString]) -> Result<Vec<OsString>, String> {
+        let folders = self.include_folders(compiler)?;
+        let mut flags: Vec<_> = folders.iter().map(|f| joined("-I", f)).collect();
+        if self.language == Language::Fortran {
+            flags.extend(self.fortran(compiler)?.options.iter().map(OsString::from));
+        }
+        Ok(flags)
+    }
+
+    /// The libraries, in the linker's order.
+    fn libraries(&self) -> &'static [&'static str] {
+        match self.language {
+            Language::Fortran => &["mpifort_modules", "mpifort_abi", "mpi_abi"],
+            _ => &["mpi_abi"],
+        }
+    }
+
+    fn library_folders(&self, compiler: &[OsString]) -> Result<Vec<PathBuf>, String> {
+        let mut folders = vec![self.lib.clone()];
+        if self.language == Language::Fortran {
+            folders.push(self.fortran(compiler)?.folder);
+        }
+        Ok(folders)
+    }
+
+    fn link_flags(&self, compiler: &[OsString]) -> Result<Vec<OsString>, String> {
+        let folders = self.library_folders(compiler)?;
+        let mut flags: Vec<_> = folders.iter().map(|f| joined("-L", f)).collect();
+        flags.push(joined("-Wl,-rpath,", &self.lib));
+        flags.push("-Wl,--enable-new-dtags".into());
+        flags.extend(
+            self.libraries()
+                .iter()
+                .map(|l| OsString::from(format!("-l{l}"))),
+        );
+        Ok(flags)
     }
 
     fn version(&self) -> String {
         let language = match self.language {
             Language::C => "C",
             Language::Cxx => "C++",
+            Language::Fortran => "Fortran",
         };
         let version = env!("CARGO_PKG_VERSION");
         format!("{}: Ferry MPI {version} (Language: {language})", self.name)
@@ -177,15 +228,11 @@ impl Wrapper {
                 Query::CommandLine => show = Some(Show::All),
                 Query::CompileInfo => show = Some(Show::Compile),
                 Query::LinkInfo => show = Some(Show::Link),
-                Query::CompileFlags => return Ok(print(&self.compile_flags())),
-                Query::LinkFlags => return Ok(print(&self.link_flags())),
-                Query::IncludeFolders => {
-                    return Ok(Action::Print(self.include.display().to_string()));
-                }
-                Query::LibraryFolders => {
-                    return Ok(Action::Print(self.lib.display().to_string()));
-                }
-                Query::Libraries => return Ok(Action::Print("mpi_abi".into())),
+                Query::CompileFlags => return Ok(print(&self.compile_flags(&compiler)?)),
+                Query::LinkFlags => return Ok(print(&self.link_flags(&compiler)?)),
+                Query::IncludeFolders => return Ok(listed(&self.include_folders(&compiler)?)),
+                Query::LibraryFolders => return Ok(listed(&self.library_folders(&compiler)?)),
+                Query::Libraries => return Ok(Action::Print(self.libraries().join(" "))),
                 Query::Compiler => return Ok(print(&compiler)),
                 Query::Version => return Ok(Action::Print(self.version())),
                 Query::SetCompiler => compiler = words(OsStr::new(value)),
@@ -194,7 +241,7 @@ impl Wrapper {
         if compiler.is_empty() {
             return Err("no compiler is named".into());
         }
-        let mut command = compiler;
+        let mut command = compiler.clone();
         let asks_only = !rest.iter().any(|a| is_input(a)) && show.is_none();
         let links = show == Some(Show::Link)
             || show != Some(Show::Compile)
@@ -202,11 +249,11 @@ impl Wrapper {
                 && !rest.iter().any(|a| stops_before_linking(a));
         // Without a file the user asks the compiler something (--version, -v, -print-…).
         if !asks_only && show != Some(Show::Link) {
-            command.extend(self.compile_flags());
+            command.extend(self.compile_flags(&compiler)?);
         }
         command.extend(rest);
         if links {
-            command.extend(self.link_flags());
+            command.extend(self.link_flags(&compiler)?);
         }
         Ok(if show.is_some() {
             print(&command)
@@ -243,12 +290,17 @@ fn joined(flag: &str, path: &Path) -> OsString {
 }
 
 /// Split at blanks.
-fn words(text: &OsStr) -> Vec<OsString> {
+pub(crate) fn words(text: &OsStr) -> Vec<OsString> {
     let pieces = text
         .as_bytes()
         .split(u8::is_ascii_whitespace)
         .filter(|w| !w.is_empty());
     pieces.map(|w| OsStr::from_bytes(w).into()).collect()
+}
+
+fn listed(folders: &[PathBuf]) -> Action {
+    let folders: Vec<_> = folders.iter().map(|f| f.display().to_string()).collect();
+    Action::Print(folders.join(" "))
 }
 
 /// As one would type it in a shell.

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use ferry_cli::digest::digest;
+
 /// Where the list is, below the prefix.
 pub const MANIFEST_PATH: &str = "lib/ferry/installed";
 const FIRST_LINE: &str = "Ferry MPI, installed files: kind, content, path";
@@ -47,15 +49,6 @@ impl Content {
             Ok(Content::File(digest(&fs::read(path)?)))
         }
     }
-}
-
-/// FNV-1a of 64 bits. It notices that a file has changed; it is no protection against forgery.
-fn digest(bytes: &[u8]) -> u64 {
-    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0100_0000_01b3;
-    bytes.iter().fold(OFFSET_BASIS, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(PRIME)
-    })
 }
 
 impl Manifest {

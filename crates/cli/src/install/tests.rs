@@ -60,8 +60,8 @@ fn tree(folder: &Path) -> Vec<PathBuf> {
 fn an_installation_is_whole_and_can_be_repeated() {
     let scratch = Scratch::new("install");
     let (from, prefix) = (scratch.from(), scratch.prefix());
-    install(&from, &prefix).unwrap();
-    let written = install(&from, &prefix).unwrap();
+    install(&from, &prefix, None).unwrap();
+    let written = install(&from, &prefix, None).unwrap();
     assert!(
         written.iter().all(|f| prefix.join(f).exists()),
         "{written:?}"
@@ -74,16 +74,16 @@ fn an_installation_is_whole_and_can_be_repeated() {
     assert_eq!(read("lib/libferry_mx.so"), "libferry_mx.so");
     assert!(read("include/ferry_mx.h").contains("mx_isend"));
     assert!(read("lib/pkgconfig/ferry_mx.pc").contains("-lferry_mx"));
-    assert!(read("lib/pkgconfig/mpi-fort.pc").contains("ferry-has-no-fortran-yet"));
+    assert!(read("lib/pkgconfig/mpi-fort.pc").contains("ferry-without-fortran"));
     let unfinished = |f: &PathBuf| f.to_string_lossy().contains(".new");
     assert!(!tree(&prefix).iter().any(unfinished));
     fs::remove_file(from.join("mpicc")).unwrap();
-    let error = install(&from, &prefix).unwrap_err();
+    let error = install(&from, &prefix, None).unwrap_err();
     assert!(error.contains("mpicc does not exist"));
     // The MX library was not built this time: what the last installation had of it goes.
     fs::write(from.join("mpicc"), "mpicc").unwrap();
     fs::remove_file(from.join("libferry_mx.so")).unwrap();
-    install(&from, &prefix).unwrap();
+    install(&from, &prefix, None).unwrap();
     assert!(!prefix.join("include/ferry_mx.h").exists());
 }
 
@@ -94,9 +94,9 @@ fn uninstalling_removes_what_was_installed_and_nothing_else() {
     fs::create_dir_all(prefix.join("share/man")).unwrap();
     fs::create_dir_all(prefix.join("bin")).unwrap();
     fs::write(prefix.join("bin/other"), "other").unwrap();
-    install(&from, &prefix).unwrap();
+    install(&from, &prefix, None).unwrap();
     // A second installation remembers which folders the first one made.
-    let written = install(&from, &prefix).unwrap();
+    let written = install(&from, &prefix, None).unwrap();
     fs::write(prefix.join("include/other.h"), "other").unwrap();
     fs::write(prefix.join("bin/mpicc"), "another MPI's").unwrap();
     let removed = uninstall(&prefix).unwrap();
@@ -124,7 +124,7 @@ fn uninstalling_removes_what_was_installed_and_nothing_else() {
 fn files_that_a_newer_version_does_not_have_go() {
     let scratch = Scratch::new("upgrade");
     let (from, prefix) = (scratch.from(), scratch.prefix());
-    install(&from, &prefix).unwrap();
+    install(&from, &prefix, None).unwrap();
     let old = prefix.join("bin/mpiold");
     fs::write(&old, "old").unwrap();
     let mut list = Manifest::read(&prefix).unwrap().unwrap();
@@ -133,6 +133,30 @@ fn files_that_a_newer_version_does_not_have_go() {
         content: manifest::Content::of(&old).unwrap(),
     });
     fs::write(prefix.join(manifest::MANIFEST_PATH), list.text()).unwrap();
-    install(&from, &prefix).unwrap();
+    install(&from, &prefix, None).unwrap();
     assert!(!old.exists());
+}
+
+#[test]
+fn fortran_is_installed_with_the_modules_of_its_compiler() {
+    let scratch = Scratch::new("fortran");
+    let (from, prefix) = (scratch.from(), scratch.prefix());
+    let place = |name: &str, text: &str| {
+        let path = from.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let products = fortran::Products {
+        library: place(fortran::LIBRARY, "library"),
+        modules: Some(("fc-1".into(), vec![place("mpi.mod", "module")])),
+    };
+    install(&from, &prefix, Some(&products)).unwrap();
+    let read = |place: &str| fs::read_to_string(prefix.join(place)).unwrap();
+    assert_eq!(read("lib/libmpifort_abi.so"), "library");
+    assert_eq!(read("lib/ferry/fortran/fc-1/mpi.mod"), "module");
+    assert!(read("lib/ferry/fortran/mpi_f08.F90").contains("module mpi_f08"));
+    assert!(read("include/mpif.h").contains("MPI_COMM_WORLD"));
+    assert!(read("lib/pkgconfig/mpi-fort.pc").contains("ferry/fortran/fc-1"));
+    install(&from, &prefix, None).unwrap();
+    assert!(!prefix.join("include/mpif.h").exists());
 }

@@ -104,9 +104,9 @@ pub const OPTIONS: &[WrapperOption] = &[
     ),
     WrapperOption {
         query: Query::SetCompiler,
-        names: &["cc", "cxx"],
+        names: &["cc", "cxx", "fc", "f90", "f77"],
         value: Some("COMPILER"),
-        about: "Use this compiler; the environment's FERRY_CC and FERRY_CXX do so, too",
+        about: "Use this compiler; the environment's FERRY_CC, FERRY_CXX and FERRY_FC do so, too",
     },
 ];
 
@@ -150,19 +150,21 @@ pub fn command() -> Command {
         .help("Options, sources and objects for the compiler");
     Command::new("mpicc")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Compile and link MPI programs in C and C++")
+        .about("Compile and link MPI programs in C, C++ and Fortran")
         .long_about(
             "Runs the C compiler (cc) with Ferry's header and library; under the names mpicxx and \
-             mpic++ the C++ compiler (c++). What it does not know goes to the compiler as it is. \
-             Options may have one dash or two.",
+             mpic++ the C++ compiler (c++), under mpifort, mpif90 and mpif77 the Fortran compiler \
+             (gfortran). What it does not know goes to the compiler as it is. Options may have one \
+             dash or two.",
         )
         .disable_help_flag(true)
         .disable_version_flag(true)
         .args(options)
         .arg(rest)
         .after_help(
-            "The compiler is named by FERRY_CC or FERRY_CXX, or by the variables of other MPIs: \
-             MPICH_CC, OMPI_CC, I_MPI_CC and their kin that end in CXX. Ferry has no Fortran yet: \
-             mpifort, mpif90 and mpif77 say so and fail.",
+            "The compiler is named by FERRY_CC, FERRY_CXX or FERRY_FC, or by the variables of \
+             other MPIs: MPICH_CC, OMPI_CC, I_MPI_CC and their kin that end in CXX and FC. Module \
+             files are compiled once for each Fortran compiler, and kept in \
+             $XDG_CACHE_HOME/ferry-mpi or ~/.cache/ferry-mpi.",
         )
 }

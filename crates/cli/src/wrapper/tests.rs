@@ -3,17 +3,26 @@
 use super::*;
 
 fn wrapper(language: Language) -> Wrapper {
-    let compiler = vec![if language == Language::C { "cc" } else { "c++" }.into()];
+    let compiler = vec![language.default_compiler().into()];
     Wrapper {
         name: "mpicc".into(),
         language,
         compiler,
         include: "/p/include".into(),
         lib: "/p/lib".into(),
+        modules: |compiler, lib| {
+            Ok(Modules {
+                folder: lib.join(&compiler[0]),
+                options: vec!["-fx".into()],
+            })
+        },
     }
 }
 fn shown(line: &str) -> String {
-    match wrapper(Language::C).understand(line.split_whitespace().map(OsString::from).collect()) {
+    shown_in(Language::C, line)
+}
+fn shown_in(language: Language, line: &str) -> String {
+    match wrapper(language).understand(line.split_whitespace().map(OsString::from).collect()) {
         Ok(Action::Print(text)) => text,
         Ok(Action::Run(words)) => words
             .iter()
@@ -68,21 +77,23 @@ fn odd_words_are_quoted() {
 }
 
 #[test]
-fn fortran_is_refused_but_for_the_question_of_cmake() {
-    assert!(
-        ["mpifort", "mpif90", "mpif77", "mpifort_abi"]
-            .iter()
-            .all(|n| fortran::is_fortran(n))
-    );
-    assert!(!fortran::is_fortran("mpicc"));
-    let answer =
-        |words: &[&str]| fortran::answer(&words.iter().map(OsString::from).collect::<Vec<_>>());
-    assert!(answer(&["x.f90"]).unwrap_err().contains("no Fortran yet"));
-    assert!(answer(&["--showme:compile"]).is_err());
+fn fortran_has_module_files_of_its_compiler() {
+    for name in ["mpifort", "mpif90", "mpif77", "mpifort_abi", "mpifc"] {
+        assert_eq!(Language::of(name), Language::Fortran);
+    }
+    let compiled = "gfortran -I/p/include -I/p/lib/gfortran -fx";
+    let linked = "-L/p/lib -L/p/lib/gfortran -Wl,-rpath,/p/lib -Wl,--enable-new-dtags \
+                  -lmpifort_modules -lmpifort_abi -lmpi_abi";
+    let shown = |line| shown_in(Language::Fortran, line);
+    assert_eq!(shown("-c x.f90"), format!("{compiled} -c x.f90"));
+    assert_eq!(shown("x.f90"), format!("{compiled} x.f90 {linked}"));
+    assert_eq!(shown("--version"), "gfortran --version");
+    assert_eq!(shown("-showme:incdirs"), "/p/include /p/lib/gfortran");
     assert_eq!(
-        answer(&["-showme:link"]).unwrap(),
-        "-lferry_has_no_fortran_yet"
+        shown("-fc=flang -c x.f90"),
+        "flang -I/p/include -I/p/lib/flang -fx -c x.f90"
     );
+    assert!(shown("-showme:version").contains("Language: Fortran"));
 }
 
 #[test]
