@@ -16,6 +16,11 @@ use std::process::{Command, ExitCode};
 use crate::fortran::{self, Modules};
 use options::Query;
 
+/// A library that does not exist. FindMPI begins with a question of the flags. Where a wrapper fails
+/// there, it goes on to pkg-config's `mpi-fort`, which may be the system's. An answer that needs a
+/// missing library makes it say that Fortran is missing, with the library's name as the reason.
+const MISSING_LIBRARY: &str = "ferry_was_installed_without_fortran";
+
 /// Does what the command line asks for. The first argument is the name under which the wrapper is
 /// called.
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
@@ -155,6 +160,11 @@ impl Wrapper {
         Ok(folders)
     }
 
+    /// A wrapper for Fortran in an installation without it.
+    fn is_without_fortran(&self) -> bool {
+        self.language == Language::Fortran && !self.lib.join(fortran::LIBRARY).exists()
+    }
+
     fn fortran(&self, compiler: &[OsString]) -> Result<Modules, String> {
         (self.modules)(compiler, &self.lib)
     }
@@ -228,6 +238,9 @@ impl Wrapper {
                 Query::CommandLine => show = Some(Show::All),
                 Query::CompileInfo => show = Some(Show::Compile),
                 Query::LinkInfo => show = Some(Show::Link),
+                Query::CompileFlags | Query::LinkFlags if self.is_without_fortran() => {
+                    return Ok(Action::Print(format!("-l{MISSING_LIBRARY}")));
+                }
                 Query::CompileFlags => return Ok(print(&self.compile_flags(&compiler)?)),
                 Query::LinkFlags => return Ok(print(&self.link_flags(&compiler)?)),
                 Query::IncludeFolders => return Ok(listed(&self.include_folders(&compiler)?)),
