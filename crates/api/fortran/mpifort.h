@@ -19,7 +19,7 @@ typedef int fint;
 /* For functions that several sources of this library call, and no program. */
 #define INTERNAL __attribute__((visibility("hidden")))
 
-/* ---- Names ----------------------------------------------------------------------------------- */
+/* Names. */
 
 /* N: the procedure's name for the linker. M: the C function that it calls. ALIASES: the names that
  * other compilers or options give to the procedure: with two underscores, none, or in capitals.
@@ -45,7 +45,7 @@ typedef int fint;
 #define ALIAS_FORM(new, lower) ALIAS(mpi_##new##_, mpi_##lower##_)
 #endif
 
-/* ---- Handles ---------------------------------------------------------------------------------- */
+/* Handles. */
 
 /* Predefined handles are numbers below this, the same in C and in Fortran (MPI 5.0 §21.3). */
 #define PREDEFINED 4096u
@@ -82,7 +82,7 @@ INTERNAL void memory_free(void *memory);
 INTERNAL int peers(const fint *comm);
 INTERNAL int neighbours(const fint *comm, int sends);
 
-/* ---- Results ---------------------------------------------------------------------------------- */
+/* Results. */
 
 static inline void error_out(fint *ierror, int err)
 {
@@ -102,7 +102,7 @@ static inline void indices_out(int count, fint *indices)
         indices[at] = index_out(indices[at]);
 }
 
-/* ---- Variables whose address has a meaning ---------------------------------------------------- */
+/* Variables whose address has a meaning. */
 
 static inline void *address_in(void *at)
 {
@@ -144,7 +144,7 @@ static inline int *weights_in(fint *weights)
     return at == mpifweightsempty_ || at == mpif08weightsempty_ ? MPI_WEIGHTS_EMPTY : weights;
 }
 
-/* ---- Strings ---------------------------------------------------------------------------------- */
+/* Strings. */
 
 /* Strings of C, without the blanks at the end. Shorter ones than FEW_CHARS are in `few`. */
 #define FEW_CHARS 264
@@ -153,7 +153,7 @@ INTERNAL char *text_in_stripped(const char *from, size_t length, char *few);
 /* Cut or filled with blanks. */
 INTERNAL void text_out(char *to, size_t length, const char *from);
 
-/* ---- Descriptors of choice buffers ------------------------------------------------------------ */
+/* Descriptors of choice buffers. */
 
 /* CFI_cdesc_t of ISO_Fortran_binding.h (Fortran 2018 §18.5.3), as far as this library reads it. In
  * GCC's and LLVM's form alike, the rank is at byte 20 and the dimensions begin at byte 24. */
@@ -256,7 +256,7 @@ static inline void *address_or_automatic_f08(struct descriptor *d)
     }
 #endif
 
-/* ---- Callbacks and attributes ----------------------------------------------------------------- */
+/* Callbacks and attributes. */
 
 /* A procedure that the program passes. */
 typedef void procedure(void);

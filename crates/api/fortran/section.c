@@ -19,7 +19,7 @@ int is_dense_array(const struct descriptor *d)
     return 1;
 }
 
-/* ---- Datatypes -------------------------------------------------------------------------------- */
+/* Datatypes. */
 
 /* A datatype laid on the elements of an array: `per` of them are in one element, or one is `parts`
  * elements long. */
@@ -116,7 +116,7 @@ static int first_elements(const struct descriptor *d, MPI_Datatype element, MPI_
     return err;
 }
 
-/* ---- Copies ----------------------------------------------------------------------------------- */
+/* Copies. */
 
 static MPI_Count elements(const struct descriptor *d)
 {
@@ -230,7 +230,7 @@ int strided(const struct descriptor *d, struct buffer *b, int persistent)
     return MPI_SUCCESS;
 }
 
-/* ---- Copies of operations under way ----------------------------------------------------------- */
+/* Copies of operations under way. */
 
 /* A copy that an operation uses after the call that started it. */
 struct under_way {

@@ -6,7 +6,7 @@
 
 #define PROCEDURE(p) ((procedure *) (p))
 
-/* ---- Procedures that programs pass by name ---------------------------------------------------- */
+/* Procedures that programs pass by name. */
 
 #define EXTERNAL_COPY(word) extern void mpi_##word##_dup_fn_(), mpi_##word##_null_copy_fn_();
 #define EXTERNAL_DELETE(word) extern void mpi_##word##_null_delete_fn_();
@@ -19,7 +19,7 @@ EXTERNAL_DELETE(win)
 extern void mpi_dup_fn_(), mpi_null_copy_fn_(), mpi_null_delete_fn_();
 extern void mpi_conversion_fn_null_(), mpi_conversion_fn_null_c_();
 
-/* ---- Attributes ------------------------------------------------------------------------------- */
+/* Attributes. */
 
 /* What the functions of a keyval get as extra_state: never freed, since a keyval lives until the
  * last object that has it. */
@@ -171,7 +171,7 @@ void N(mpi_attr_put_)(fint *comm, fint *key, fint *value, fint *ierror)
 }
 ALIASES(attr_put, ATTR_PUT)
 
-/* ---- Reductions, error handlers --------------------------------------------------------------- */
+/* Reductions, error handlers. */
 
 void N(mpi_op_create_)(procedure *user, fint *commute, fint *op, fint *ierror)
 {
@@ -206,7 +206,7 @@ ERROR_HANDLER(win, WIN, Win)
 ERROR_HANDLER(file, FILE, File)
 ERROR_HANDLER(session, SESSION, Session)
 
-/* ---- Generalized requests --------------------------------------------------------------------- */
+/* Generalized requests. */
 
 struct grequest {
     procedure *query, *free, *cancel;
@@ -256,7 +256,7 @@ void N(mpi_grequest_start_)(procedure *query, procedure *free_user, procedure *c
 ALIASES(grequest_start, GREQUEST_START)
 ALIAS_F08(grequest_start)
 
-/* ---- Data representations --------------------------------------------------------------------- */
+/* Data representations. */
 
 /* A data representation lasts as long as the program (MPI 5.0 §14.5.3). */
 struct datarep {
@@ -330,7 +330,7 @@ void N(mpi_register_datarep_c_f08_)(const char *name, procedure *read, procedure
     error_out(ierror, err);
 }
 
-/* ---- Dynamic processes ------------------------------------------------------------------------ */
+/* Dynamic processes. */
 
 static char *copy_text(const char *from, size_t length)
 {
@@ -439,7 +439,7 @@ void N(mpi_comm_spawn_multiple_)(fint *count, const char *commands, const char *
 ALIASES(comm_spawn_multiple, COMM_SPAWN_MULTIPLE)
 ALIAS_F08(comm_spawn_multiple)
 
-/* ---- Strings whose length the program gives --------------------------------------------------- */
+/* Strings whose length the program gives. */
 
 /* Lengths in Fortran are without C's final null (MPI 5.0 §10, §11.3). */
 
@@ -507,7 +507,7 @@ void N(mpi_session_get_nth_pset_)(fint *session, fint *info, fint *n, fint *pset
 ALIASES(session_get_nth_pset, SESSION_GET_NTH_PSET)
 ALIAS_F08(session_get_nth_pset)
 
-/* ---- Procedures that only Fortran has --------------------------------------------------------- */
+/* Procedures that only Fortran has. */
 
 void N(mpi_pcontrol_)(fint *level)
 {
@@ -606,7 +606,7 @@ void mpi_conversion_fn_null_c_(void)
 ALIASES(conversion_fn_null, CONVERSION_FN_NULL)
 ALIASES(conversion_fn_null_c, CONVERSION_FN_NULL_C)
 
-/* ---- What the C library learns about Fortran -------------------------------------------------- */
+/* What the C library learns about Fortran. */
 
 /* Tells it how LOGICALs look and which types there are (MPI 5.0 §21.4.1), before main. The values
  * are those of GCC and LLVM. A program that knows better, as one compiled with options that change

@@ -230,8 +230,9 @@ pub fn source(module: Module) -> String {
 }
 
 fn types(out: &mut String) {
-    *out += "\n  type, bind(C) :: MPI_Status\n    integer :: MPI_SOURCE\n    integer :: MPI_TAG\n    \
-             integer :: MPI_ERROR\n    integer, private :: MPI_internal(5)\n  end type MPI_Status\n";
+    *out += "\n  type, bind(C) :: MPI_Status\n    integer :: MPI_SOURCE\n    integer :: MPI_TAG\n";
+    *out += "    integer :: MPI_ERROR\n    integer, private :: MPI_internal(5)\n";
+    *out += "  end type MPI_Status\n";
     for name in HANDLES {
         let _ = writeln!(
             out,
@@ -617,8 +618,8 @@ fn extras(out: &mut String, module: Module, prefix: &str) {
     };
     let _ = write!(
         out,
-        "\n  interface {prefix}MPI_Sizeof\n    subroutine {prefix}{size}(x, size, ierror) &\n        \
-         bind(C, name=\"{lower}{label}\")\n      type(*), dimension(..), intent(in) :: x\n      \
+        "\n  interface {prefix}MPI_Sizeof\n    subroutine {prefix}{size}(x, size, ierror) &\n\
+         \x20       bind(C, name=\"{lower}{label}\")\n      type(*), dimension(..), intent(in) :: x\n      \
          integer, intent(out) :: size\n      {error}\n    end subroutine\n  end interface\n"
     );
     let suffix = if f08 { "_f08" } else { "" };
@@ -645,8 +646,8 @@ fn extras(out: &mut String, module: Module, prefix: &str) {
     if f08 {
         let _ = write!(
             out,
-            "\n  interface {prefix}MPI_F_sync_reg\n    subroutine {prefix}MPI_F_sync_reg_f08ts(buf) \
-             &\n        bind(C, name=\"{lower}mpi_f_sync_reg_f08ts_\")\n      type(*), \
+            "\n  interface {prefix}MPI_F_sync_reg\n    subroutine \
+             {prefix}MPI_F_sync_reg_f08ts(buf) &\n        bind(C, name=\"{lower}mpi_f_sync_reg_f08ts_\")\n      type(*), \
              dimension(..), asynchronous :: buf\n    end subroutine\n  end interface\n"
         );
     } else {
