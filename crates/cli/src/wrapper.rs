@@ -16,9 +16,9 @@ use std::process::{Command, ExitCode};
 use crate::fortran::{self, Modules};
 use options::Query;
 
-/// A library that does not exist. FindMPI begins with a question of the flags. Where a wrapper fails
-/// there, it goes on to pkg-config's `mpi-fort`, which may be the system's. An answer that needs a
-/// missing library makes it say that Fortran is missing, with the library's name as the reason.
+/// A library that does not exist. FindMPI begins with a question of the flags. Where a wrapper
+/// fails there, it goes on to pkg-config's `mpi-fort`, which may be the system's. An answer that
+/// needs a missing library makes it say that Fortran is missing, with that name as the reason.
 const MISSING_LIBRARY: &str = "ferry_was_installed_without_fortran";
 
 /// Does what the command line asks for. The first argument is the name under which the wrapper is

@@ -616,11 +616,14 @@ fn extras(out: &mut String, module: Module, prefix: &str) {
         true => ("MPI_Sizeof_f08ts", "mpi_sizeof_f08ts_"),
         false => ("MPI_Sizeof_fts", "mpi_sizeof_fts_"),
     };
-    let _ = write!(
+    let head =
+        format!("subroutine {prefix}{size}(x, size, ierror) bind(C, name=\"{lower}{label}\")");
+    let _ = writeln!(out, "\n  interface {prefix}MPI_Sizeof");
+    *out += &statement(4, &head);
+    let _ = writeln!(
         out,
-        "\n  interface {prefix}MPI_Sizeof\n    subroutine {prefix}{size}(x, size, ierror) &\n\
-         \x20       bind(C, name=\"{lower}{label}\")\n      type(*), dimension(..), intent(in) :: x\n      \
-         integer, intent(out) :: size\n      {error}\n    end subroutine\n  end interface\n"
+        "      type(*), dimension(..), intent(in) :: x\n      integer, intent(out) :: size\n      \
+         {error}\n    end subroutine\n  end interface"
     );
     let suffix = if f08 { "_f08" } else { "" };
     let intent = |text: &'static str| if f08 { text } else { "" };
@@ -644,12 +647,12 @@ fn extras(out: &mut String, module: Module, prefix: &str) {
         );
     }
     if f08 {
-        let _ = write!(
-            out,
-            "\n  interface {prefix}MPI_F_sync_reg\n    subroutine \
-             {prefix}MPI_F_sync_reg_f08ts(buf) &\n        bind(C, name=\"{lower}mpi_f_sync_reg_f08ts_\")\n      type(*), \
-             dimension(..), asynchronous :: buf\n    end subroutine\n  end interface\n"
-        );
+        let name = format!("{prefix}MPI_F_sync_reg_f08ts");
+        let _ = writeln!(out, "\n  interface {prefix}MPI_F_sync_reg");
+        let _ = writeln!(out, "    subroutine {name}(buf) &");
+        let _ = writeln!(out, "        bind(C, name=\"{}_\")", name.to_lowercase());
+        *out += "      type(*), dimension(..), asynchronous :: buf\n";
+        *out += "    end subroutine\n  end interface\n";
     } else {
         let _ = write!(
             out,
