@@ -115,7 +115,7 @@ fn handle(procedure: &Procedure, a: &Argument, c: &str, l: &mut Lowered) {
         Kind::Object(_, Passing::New | Passing::NewMaybe) => {
             l.before.push(format!("{c} {local} = {};", null_of(c)));
             l.pass = format!("&{local}");
-            l.after.push(format!("if (!err)"));
+            l.after.push("if (!err)".into());
             l.after.push(format!("    *{name} = {word}_out({local});"));
         }
         _ => l.pass = format!("{word}_in(*{name})"),

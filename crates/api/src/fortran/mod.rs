@@ -50,8 +50,9 @@ const C_ONLY: [&str; 2] = ["convert", "tool"];
 /// alone, and only where a call can tell it from the other form.
 pub fn procedures(module: Module) -> impl Iterator<Item = Procedure> {
     let in_fortran = move |f: &&'static Function| {
-        let old = f.deprecated.as_deref() == Some("2.0");
-        !C_ONLY.contains(&f.chapter.as_str()) && !(old && module == Module::MpiF08)
+        let is_old = f.deprecated.as_deref() == Some("2.0");
+        let only_in_mpi = is_old && module == Module::MpiF08;
+        !C_ONLY.contains(&f.chapter.as_str()) && !only_in_mpi
     };
     functions()
         .iter()
