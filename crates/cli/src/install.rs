@@ -137,7 +137,7 @@ fn put_fortran(
             put(&format!("{folder}/{name}"), Content::Text(&text))?;
         }
     }
-    for (key, files) in modules {
+    if let Some((key, files)) = modules {
         for file in files {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             let path = format!("{folder}/{key}/{name}");
