@@ -219,6 +219,7 @@ pub fn mpi_h() -> String {
             }
         }
     }
+    out += &crate::fortran::header::conversions();
     out += "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n";
     out
 }

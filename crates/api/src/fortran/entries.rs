@@ -1,7 +1,7 @@
 //! The C sources of `libmpifort_abi.so.1`.
 
+use super::constants::{HANDLES, SENTINELS};
 use super::lower::{Lowered, lower};
-use super::modules::{HANDLES, SENTINELS};
 use super::text::c_statement;
 use super::{Module, Procedure, procedures, section};
 use crate::Returns;

@@ -1,6 +1,6 @@
 //! `mpif.h`: lines that fixed and free form both read, at most 72 columns, without continuation.
 
-use super::modules::{FORTRAN_NUMBERS, SENTINELS, constants};
+use super::constants::{FORTRAN_NUMBERS, SENTINELS, constants};
 use std::fmt::Write;
 
 const TOP: &str = "! mpif.h of Ferry MPI, for the MPI 5.0 standard ABI. Deprecated since MPI 4.1:

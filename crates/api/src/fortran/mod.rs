@@ -2,8 +2,11 @@
 //!
 //! ```text
 //! argument   what each parameter is in Fortran: type, shape, intent
+//! constants  numbers, handles, variables whose address has a meaning
+//! callbacks  interfaces of procedures that programs pass
 //! modules    mpi_f08.F90 and mpi.F90: constants, types and the interface of every procedure
 //! include    mpif.h
+//! header     what mpi.h has for programs in C that speak to Fortran
 //! entries    the C sources of libmpifort_abi.so.1: one function for each procedure
 //! lower      how a parameter of Fortran becomes an argument in C, and back
 //! section    array sections in choice buffers of mpi_f08
@@ -13,7 +16,10 @@
 //! of the standard ABI. What is the same for all procedures stands in `crates/api/fortran`.
 
 pub mod argument;
+mod callbacks;
+pub mod constants;
 pub mod entries;
+pub mod header;
 pub mod include;
 mod lower;
 pub mod modules;
