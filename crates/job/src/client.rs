@@ -1,16 +1,21 @@
 //! A rank's connection to its launcher.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, send, sockopt};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg, sockopt,
+};
 
 use crate::messages::PACKET_MAX_BYTES;
 use crate::other_launcher::{self, SharedKvs};
+use crate::own_launcher::start_launcher;
 use crate::{ToLauncher, ToRank};
 
 /// How long an aborting rank waits for its launcher. The launcher ends the rank within 0.3 s (its
@@ -90,6 +95,29 @@ impl Client {
             // A log line that cannot be sent is no error.
             let packet = ToLauncher::Log { text: line.into() }.encode();
             let _ = send(socket, &packet, SendFlags::NOSIGNAL);
+        }
+    }
+
+    /// Has the launcher start another one, for processes that this rank orders through the socket.
+    ///
+    /// # Errors
+    /// The launcher has gone; or it is another launcher, which starts none.
+    pub fn start_launcher(&self, end: &OwnedFd) -> std::io::Result<()> {
+        let Connection::Mpiexec(socket) = &self.connection else {
+            return start_launcher(end);
+        };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let fds = [end.as_fd()];
+        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+        let packet = ToLauncher::Spawn.encode();
+        let packet = [IoSlice::new(&packet)];
+        loop {
+            match sendmsg(socket, &packet, &mut ancillary, SendFlags::NOSIGNAL) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use crate::business_cards::LauncherDirectory;
 use crate::error::JobError;
 use crate::job_context::{JobContext, host_name};
 use crate::other_launcher;
-use crate::{Client, Cores, RankInfo, Segment};
+use crate::{Client, Cores, RankInfo, Segment, new_key};
 
 /// Environment variable that names the descriptor of the rank's socket.
 pub const LAUNCH_FD: &str = "FERRY_LAUNCH_FD";
@@ -53,8 +53,11 @@ pub fn join() -> Result<JobContext, JobError> {
 
 /// A job of one rank.
 fn alone() -> JobContext {
+    // Other jobs know the process by the number, so it is random if the system has random numbers.
+    let random = new_key().unwrap_or_default();
+    let random = u64::from_le_bytes(std::array::from_fn(|i| random[i]));
     let rank_info = RankInfo {
-        job: u64::from(std::process::id()),
+        job: random ^ u64::from(std::process::id()),
         cores: Cores::counted().usable() as u32,
         ..RankInfo::on_one_host(0, 1, &host_name())
     };

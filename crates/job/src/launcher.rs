@@ -36,6 +36,8 @@ pub struct JobInfo {
     pub size: u32,
     /// The job's key.
     pub key: [u8; 32],
+    /// The port of the process that has started the job: [`RankInfo::parent`].
+    pub parent: String,
     /// The job's nodes.
     pub nodes: Nodes,
 }
@@ -51,6 +53,7 @@ impl NodeJob {
                 cause,
                 advice: "Ferry needs the kernel's random numbers (Linux 3.17)",
             })?,
+            parent: String::new(),
             nodes: Nodes::one(&host_name(), size),
         };
         NodeJob::for_node(info, 0, cores)
@@ -112,6 +115,7 @@ impl NodeJob {
             cores: self.cores,
             segment_len: self.segment.layout.total_bytes(),
             key: self.info.key,
+            parent: self.info.parent.clone(),
             nodes: self.info.nodes.clone(),
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];

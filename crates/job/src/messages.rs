@@ -13,6 +13,7 @@ const ABORT: [u8; 4] = *b"abrt";
 const PUT: [u8; 4] = *b"put ";
 const GET: [u8; 4] = *b"get ";
 const SAY: [u8; 4] = *b"say ";
+const SPAWN: [u8; 4] = *b"spwn";
 const TAKEN: [u8; 4] = *b"take";
 const CARD: [u8; 4] = *b"card";
 
@@ -40,6 +41,11 @@ pub enum ToLauncher {
         /// The rank that the card belongs to.
         rank: u32,
     },
+    /// Start a launcher for processes (MPI_Comm_spawn). Its end of the [`SpawnSocket`] comes with
+    /// the message.
+    ///
+    /// [`SpawnSocket`]: crate::SpawnSocket
+    Spawn,
     /// A line for the job's log.
     Log {
         /// The line.
@@ -68,6 +74,7 @@ impl ToLauncher {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             ToLauncher::Abort { code, text } => packet(ABORT, *code as u32, &[cut(text)]),
+            ToLauncher::Spawn => packet(SPAWN, 0, &[]),
             ToLauncher::Log { text } => packet(SAY, 0, &[cut(text)]),
             ToLauncher::Put { medium, card } => {
                 packet(PUT, medium.len() as u32, &[medium.as_bytes(), card])
@@ -94,6 +101,7 @@ impl ToLauncher {
                     card: a_card(card)?,
                 })
             }
+            SPAWN => Some(ToLauncher::Spawn),
             GET => Some(ToLauncher::Get {
                 medium: medium_name(rest)?,
                 rank: number,
@@ -179,6 +187,7 @@ mod tests {
         prop_oneof![
             (any::<i32>(), ".{0,200}").prop_map(|(code, text)| ToLauncher::Abort { code, text }),
             ".{0,200}".prop_map(|text| ToLauncher::Log { text }),
+            Just(ToLauncher::Spawn),
             ("[a-z]{1,8}", card).prop_map(|(medium, card)| ToLauncher::Put { medium, card }),
             ("[a-z]{1,8}", any::<u32>())
                 .prop_map(|(medium, rank)| ToLauncher::Get { medium, rank }),

@@ -8,7 +8,7 @@ use crate::Nodes;
 
 /// Version of all that a rank and its launcher share: rank info, messages, segment. Raised with
 /// each change of their form.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// First bytes of a rank info: "ferry", a newline and two bytes that no text holds in this order.
 const MAGIC: u64 = u64::from_le_bytes(*b"ferry\n\xfaW");
 /// Most ranks of a job that a rank info may claim. Bounds the memory that wrong bytes can ask for.
@@ -37,6 +37,9 @@ pub struct RankInfo {
     /// The job's key: random, and known only to its ranks and launcher. Ranks authenticate each
     /// other by it.
     pub key: [u8; 32],
+    /// The name of the port at which the process waits that has started this job
+    /// (MPI_Comm_spawn). Empty: none has.
+    pub parent: String,
     /// The job's nodes, and which ranks each holds.
     pub nodes: Nodes,
 }
@@ -108,6 +111,7 @@ impl RankInfo {
             cores: 1,
             segment_len: 0,
             key: [0; 32],
+            parent: String::new(),
             nodes: Nodes::one(host, size),
         }
     }
@@ -129,6 +133,8 @@ impl RankInfo {
         out.extend(self.job.to_le_bytes());
         out.extend(self.segment_len.to_le_bytes());
         out.extend(self.key);
+        out.extend((self.parent.len() as u32).to_le_bytes());
+        out.extend(self.parent.as_bytes());
         self.nodes.encode(&mut out);
         out
     }
@@ -151,6 +157,10 @@ impl RankInfo {
         let job = input.u64("the job's number")?;
         let segment_len = input.u64("the segment's length")?;
         let key = input.take("the job's key")?;
+        let parent = input.u32("the length of the parent's port")?;
+        let parent = input.bytes(parent as usize, "the parent's port")?;
+        let parent = String::from_utf8(parent.to_vec())
+            .map_err(|_| Malformed::Field("the name of the parent's port is no text".into()))?;
         let field = |text: String| Err(Malformed::Field(text));
         if size == 0 || size > RANKS_MAX {
             return field(format!("it says that the job has {size} ranks"));
@@ -194,6 +204,7 @@ impl RankInfo {
             cores,
             segment_len,
             key,
+            parent,
             nodes,
         })
     }
@@ -262,6 +273,7 @@ mod tests {
                     local_rank,
                     local_ranks,
                     key: [job as u8; 32],
+                    parent: "port".repeat(cores as usize % 3),
                     nodes,
                     appnum,
                     job,

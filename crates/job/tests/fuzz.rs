@@ -18,6 +18,7 @@ fn rank_info(rank: u32, ranks: u32) -> RankInfo {
         cores: 2,
         segment_len: SegmentLayout::new(ranks).total_bytes(),
         key: [0x5a; 32],
+        parent: "ferry1:AAAA".into(),
         nodes: Nodes::of(
             &["north".to_string(), "south".to_string()][..2.min(ranks as usize)],
             &(0..ranks).map(|r| r % 2).collect::<Vec<_>>(),
@@ -91,7 +92,7 @@ fn fuzz_notice() {
                 assert!(text.len() <= 3 * TEXT_MAX_BYTES && again.is_some());
                 4
             }
-            ToLauncher::Get { .. } => {
+            ToLauncher::Get { .. } | ToLauncher::Spawn => {
                 assert_eq!(again, Some(notice));
                 3
             }

@@ -54,6 +54,12 @@ pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     {
         return ExitCode::from(agent::run());
     }
+    if let Some(option) = arguments.peek()
+        && (option == ferry_job::SPAWN_OPTION || option == ferry_job::SPAWN_DETACHED_OPTION)
+    {
+        let detached = option == ferry_job::SPAWN_DETACHED_OPTION;
+        return ExitCode::from(run::run_spawned(arguments.skip(1), detached));
+    }
     let asked = options::parse(arguments, |name| env::var(name).ok());
     match asked {
         Ok(Action::Run(options)) => {

@@ -18,7 +18,7 @@ pub use model::{
 };
 pub use parse::parse;
 pub use table::{OPTIONS, OptionSpec, Section};
-pub use values::RANKS_MAX;
+pub use values::{RANKS_MAX, host_file, host_list};
 
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ pub use framing::{Opening, SendQueue, decode, greeting, opening};
 pub const AGENT_OPTION: &str = "--ferry-agent";
 
 /// Version of the protocol. Raised with each change of the messages.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 /// Beginning of the agent's greeting.
 pub const GREETING: &[u8] = b"\x02ferry-agent ";
 /// The first bytes from mpiexec. The two last ones are no text, so that nothing typed is taken for
@@ -76,6 +76,8 @@ pub struct LaunchSpec {
     pub job: u64,
     /// The job's key, by which ranks authenticate each other.
     pub key: [u8; 32],
+    /// The port of the process that has started the job. Empty: none has.
+    pub parent: String,
     /// The hosts' names.
     pub hosts: Vec<String>,
     /// Each rank's host.

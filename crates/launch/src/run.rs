@@ -6,8 +6,10 @@ mod hang_check;
 mod local;
 mod modelled;
 mod other_mpi;
+mod parent;
 mod remote;
 mod signals;
+mod spawned;
 
 use std::ffi::c_int;
 use std::io;
@@ -27,7 +29,10 @@ use hang_check::{HangCheck, STATUS_INTERVAL};
 use local::LocalRanks;
 use modelled::MachineModel;
 use other_mpi::OtherMpiWatch;
+use parent::Parent;
+pub use parent::run_spawned;
 use remote::RemoteRanks;
+use spawned::SpawnedLaunchers;
 
 /// mpiexec's exit status after --timeout, that of timeout(1).
 const STATUS_TIMEOUT: u8 = 124;
@@ -36,18 +41,30 @@ const STATUS_HANG: u8 = 125;
 
 /// Runs a job to its end. Returns mpiexec's exit status.
 pub fn run(options: &Options) -> u8 {
+    run_for(options, None)
+}
+
+/// As [`run`]; `parent` is the rank that has ordered the job.
+fn run_for(options: &Options, mut parent: Option<Parent>) -> u8 {
+    let port = parent.as_ref().map_or("", |p| p.port());
     let ready = Plan::make(options).and_then(|plan| {
-        let backend = Backend::prepare(options, &plan)?;
+        let backend = Backend::prepare(options, &plan, port)?;
         Ok((plan, backend))
     });
     let (plan, backend) = match ready {
         Ok(ready) => ready,
         Err(not) => {
-            crate::complain(&not.text);
+            match &mut parent {
+                Some(parent) => {
+                    parent.failed(&not.text);
+                    return 0;
+                }
+                None => crate::complain(&not.text),
+            }
             return not.status;
         }
     };
-    match Job::new(options, &plan, backend) {
+    match Job::new(options, &plan, backend, parent) {
         Ok(mut job) => {
             job.start();
             job.run_loop()
@@ -93,6 +110,10 @@ struct Job<'a> {
     end_requests: u32,
     /// The signals passed on to the ranks.
     forwarded_signals: Vec<c_int>,
+    /// The rank that has ordered this job (MPI_Comm_spawn), as long as both depend on each other.
+    parent: Option<Parent>,
+    /// Launchers of jobs that ranks of this one have ordered.
+    spawned: SpawnedLaunchers,
 }
 
 /// What runs the ranks.
@@ -129,17 +150,18 @@ const EVENT_AGENT: u64 = 5 << 32;
 const EVENT_MODEL: u64 = 7 << 32;
 const EVENT_FRAME: u64 = 8 << 32;
 const EVENT_AGENT_WRITABLE: u64 = 6 << 32;
+const EVENT_PARENT: u64 = 9 << 32;
 const EVENT_KIND: u64 = !0 << 32;
 
 impl Backend {
-    fn prepare(options: &Options, plan: &Plan) -> Result<Backend, StartError> {
+    fn prepare(options: &Options, plan: &Plan, port: &str) -> Result<Backend, StartError> {
         let key = ferry_job::new_key()
             .map_err(|e| StartError::new(format!("the job's key cannot be made: {e}")))?;
         let clock = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let job = u64::from(std::process::id()) << 32
             | (clock.tv_nsec as u64 ^ clock.tv_sec as u64) & 0xffff_ffff;
         if plan.uses_agents {
-            return RemoteRanks::new(options, plan, job, key)
+            return RemoteRanks::new(options, plan, job, key, port)
                 .map(|remote| Backend::Remote(Box::new(remote)));
         }
         let size = plan.ranks() as u32;
@@ -148,6 +170,7 @@ impl Backend {
             job,
             size,
             key,
+            parent: port.into(),
             nodes,
         };
         let mut starter =
@@ -160,7 +183,12 @@ impl Backend {
 }
 
 impl<'a> Job<'a> {
-    fn new(options: &'a Options, plan: &Plan, mut backend: Backend) -> io::Result<Job<'a>> {
+    fn new(
+        options: &'a Options,
+        plan: &Plan,
+        mut backend: Backend,
+        parent: Option<Parent>,
+    ) -> io::Result<Job<'a>> {
         let signals = Signals::block()?;
         if let Backend::Local(local) = &mut backend {
             local.watch_parent()?;
@@ -175,6 +203,10 @@ impl<'a> Job<'a> {
             epoll::EventData::new_u64(EVENT_SIGNAL),
             epoll::EventFlags::IN,
         )?;
+        if let Some(parent) = &parent {
+            let token = epoll::EventData::new_u64(EVENT_PARENT);
+            epoll::add(&poll, parent, token, epoll::EventFlags::IN)?;
+        }
         let now = Instant::now();
         let size = plan.ranks();
         let ranks = (0..size).map(|rank| Rank {
@@ -215,6 +247,8 @@ impl<'a> Job<'a> {
             output_broken: false,
             end_requests: 0,
             forwarded_signals: Vec::new(),
+            parent,
+            spawned: SpawnedLaunchers::default(),
         })
     }
 
@@ -247,7 +281,7 @@ impl<'a> Job<'a> {
     /// The loop. Returns the exit status.
     fn run_loop(&mut self) -> u8 {
         let mut events = Vec::with_capacity(256);
-        while self.alive > 0 {
+        while self.alive > 0 || self.spawned.any() {
             self.flush();
             self.poll_once(&mut events);
             if self
@@ -344,6 +378,7 @@ impl<'a> Job<'a> {
                     }
                 }
                 EVENT_STDIN => self.forward_stdin(),
+                EVENT_PARENT => self.read_parent(),
                 // Writing is done by the next flush.
                 _ => {}
             }

@@ -95,6 +95,7 @@ pub fn init(level: ThreadLevel) -> Result<&'static Process> {
     }
     process.acquire()?;
     IN_WORLD.store(std::ptr::from_ref(process).cast_mut(), Ordering::Release);
+    crate::dynamic::spawn::connect_to_parent()?;
     Ok(process)
 }
 
@@ -217,6 +218,11 @@ impl Process {
         }
     }
 
+    /// The connection to the launcher, if there is one.
+    pub(crate) fn client(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+
     /// The highest level of thread support that a session can have. If a session started the
     /// process, that is MPI_THREAD_MULTIPLE. Otherwise it is the level of the world model or of a
     /// tool, whichever is higher.
@@ -272,6 +278,7 @@ impl Process {
         }
         crate::dynamic::port::close_all();
         device::finish();
+        crate::dynamic::spawn::release_all();
         // Another session may have been initialised in the meantime.
         let use_count = self.use_count();
         if *use_count == 0 {

@@ -1,10 +1,14 @@
 //! The launcher's end of a rank's socket.
 
 use std::collections::VecDeque;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send,
+};
 
 use crate::messages::PACKET_MAX_BYTES;
 use crate::{ToLauncher, ToRank};
@@ -15,6 +19,8 @@ pub struct RankSocket {
     socket: OwnedFd,
     /// Messages for which the socket has had no room.
     pending: VecDeque<Vec<u8>>,
+    /// Descriptors that came with messages.
+    descriptors: VecDeque<OwnedFd>,
 }
 
 /// What [`RankSocket::receive`] has found.
@@ -33,16 +39,27 @@ impl RankSocket {
         RankSocket {
             socket,
             pending: VecDeque::new(),
+            descriptors: VecDeque::new(),
         }
     }
 
     /// Receives the next message. Never blocks.
-    pub fn receive(&self) -> Received {
+    pub fn receive(&mut self) -> Received {
         let mut bytes = vec![0; PACKET_MAX_BYTES];
         loop {
-            return match recv(&self.socket, bytes.as_mut_slice(), RecvFlags::DONTWAIT) {
-                Ok((0, _)) => Received::Closed,
-                Ok((n, _)) => match ToLauncher::decode(&bytes[..n]) {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            let into = &mut [IoSliceMut::new(&mut bytes)];
+            let got = recvmsg(&self.socket, into, &mut ancillary, flags).map(|got| got.bytes);
+            for message in ancillary.drain() {
+                if let RecvAncillaryMessage::ScmRights(fds) = message {
+                    self.descriptors.extend(fds);
+                }
+            }
+            return match got {
+                Ok(0) => Received::Closed,
+                Ok(n) => match ToLauncher::decode(&bytes[..n]) {
                     Some(notice) => Received::Message(notice),
                     None => continue,
                 },
@@ -53,6 +70,11 @@ impl RankSocket {
                 Err(_) => Received::Closed,
             };
         }
+    }
+
+    /// The descriptor that came with the last [`ToLauncher::Spawn`].
+    pub fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        self.descriptors.pop_front()
     }
 
     /// Tells the rank that its abort has been received.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 #[test]
 fn a_rank_finds_its_place_in_one_go() {
     let job = NodeJob::new(42, 3, 2).unwrap();
-    let (socket, theirs) = job.create_rank_socket(1, 7).unwrap();
+    let (mut socket, theirs) = job.create_rank_socket(1, 7).unwrap();
     let context = join_through(theirs.into_raw_fd()).unwrap();
     assert_eq!(
         (

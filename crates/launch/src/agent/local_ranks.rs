@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use ferry_job::{CardStore, JobInfo, Nodes, RankSocket, RankStatus, Received, ToLauncher, ToRank};
+use ferry_job::{
+    CardStore, JobInfo, Nodes, ParentSocket, RankSocket, RankStatus, Received, ToLauncher, ToRank};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
@@ -84,6 +85,7 @@ impl LocalRanks {
             job: spec.job,
             size: spec.host_of.len() as u32,
             key: spec.key,
+            parent: spec.parent.clone(),
             nodes: Nodes::of(&spec.hosts, &spec.host_of),
         };
         let binding = Binding::from_number(spec.binding).unwrap_or(Binding::Share);
@@ -224,6 +226,14 @@ impl LocalRanks {
                         Ok(_) => self.send_card_to(&medium, rank, local),
                         Err(true) => queue.push(&ToMpiexec::Get { medium, rank }),
                         Err(false) => {}
+                    }
+                }
+                Received::Message(ToLauncher::Spawn) => {
+                    if let Some(socket) = socket.take_descriptor() {
+                        ParentSocket::new(socket).failed(
+                            "the rank that starts processes has been started by an agent (mpiexec \
+                             --hosts), which starts none yet",
+                        );
                     }
                 }
                 Received::Message(ToLauncher::Log { text }) => {

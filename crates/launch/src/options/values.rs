@@ -63,12 +63,12 @@ pub(super) fn hosts_from_environment(
 }
 
 /// --hosts and --host.
-pub(super) fn host_list(option: &str, text: &str) -> Result<Vec<Host>, String> {
+pub fn host_list(option: &str, text: &str) -> Result<Vec<Host>, String> {
     hosts::parse_list(text).map_err(|e| format!("{option} {text}: {e}"))
 }
 
 /// Reads a host file.
-pub(super) fn host_file(option: &str, path: &Path) -> Result<Vec<Host>, String> {
+pub fn host_file(option: &str, path: &Path) -> Result<Vec<Host>, String> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|e| format!("{option} {shown}: it cannot be read: {e}"))?;

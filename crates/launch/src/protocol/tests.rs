@@ -8,6 +8,7 @@ fn spec() -> ToAgent {
     ToAgent::Launch(Box::new(LaunchSpec {
         job: 7,
         key: [3; 32],
+        parent: "ferry1:AAAA".into(),
         hosts: vec!["a".into(), "b".into()],
         host_of: vec![0, 0, 1],
         host: 1,

@@ -42,6 +42,14 @@ impl Job<'_> {
             return;
         }
         let state = self.state(rank);
+        if state == RankState::Started && self.parent.as_ref().is_some_and(|p| !p.is_connected()) {
+            let text = format!(
+                "{} {} before MPI_Init; MPI_Comm_spawn starts MPI programs only",
+                self.rank_label(rank),
+                end.described()
+            );
+            return self.end(&text, end.exit_status().unwrap_or(1));
+        }
         if let Some(signal) = end.signal() {
             let code = 128 + signal as u8;
             if self.forwarded_signals.contains(&signal) {
@@ -126,7 +134,11 @@ impl Job<'_> {
         if self.shutdown.is_some() {
             return;
         }
-        if !text.is_empty() {
+        if let Some(parent) = &mut self.parent
+            && !parent.is_connected()
+        {
+            parent.failed(text);
+        } else if !text.is_empty() {
             let others = self.alive;
             let shutdown = text.contains("ending") || others == 0;
             self.output.print_message(&if shutdown {
@@ -174,6 +186,7 @@ impl Job<'_> {
         }
         self.print_machine_report();
         match &self.shutdown {
+            _ if self.parent.as_ref().is_some_and(|p| p.has_failed()) => 0,
             Some(shutdown) => shutdown.status,
             None if self.output_broken => self.status.max(1),
             None => self.status,

@@ -123,6 +123,11 @@ impl Job<'_> {
                     medium,
                     rank: whose,
                 }) => self.send_card_to(&medium, whose, rank),
+                Received::Message(ToLauncher::Spawn) => {
+                    if let Some(end) = socket.take_descriptor() {
+                        self.start_launcher(end);
+                    }
+                }
                 Received::Message(ToLauncher::Log { text }) => self.log_for(rank, &text),
                 Received::Message(ToLauncher::Abort { code, text }) => {
                     socket.confirm_abort();
@@ -171,6 +176,11 @@ impl Job<'_> {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => {
                     let pid = pid.as_raw_nonzero().get();
+                    if self.spawned.ended(pid) {
+                        let code = WaitStatus(status.as_raw()).exit_status().unwrap_or(1);
+                        self.status = self.status.max(code);
+                        continue;
+                    }
                     match &mut self.backend {
                         Backend::Local(local) => {
                             if let Some(rank) = local.by_pid.remove(&pid) {

@@ -72,6 +72,7 @@ impl RemoteRanks {
         plan: &Plan,
         job: u64,
         key: [u8; 32],
+        parent: &str,
     ) -> Result<RemoteRanks, StartError> {
         let agent = agent_path(options);
         let commands = plan
@@ -94,6 +95,7 @@ impl RemoteRanks {
             spec: LaunchSpec {
                 job,
                 key,
+                parent: parent.into(),
                 hosts: plan.hosts.clone(),
                 host_of: plan.host_of.clone(),
                 host: 0,

@@ -77,6 +77,10 @@ impl Job<'_> {
 
     /// Sends a signal to the process groups of all ranks that have not ended.
     pub(super) fn signal_ranks(&mut self, signal: c_int) {
+        // If this job is ended because of a fault, others that depend on it notice by themselves.
+        if self.forwarded_signals.contains(&signal) || self.end_requests > 1 {
+            self.spawned.signal(signal);
+        }
         match &self.backend {
             Backend::Local(_) => {
                 for (_, rank) in self.living() {

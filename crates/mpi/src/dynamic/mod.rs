@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! port      ports: their names and tickets; accept and connect
+//! spawn     starting processes
 //! universe  names of processes of other jobs, and their process numbers here
 //! ```
 //!
@@ -12,6 +13,7 @@
 //! sends something to the other.
 
 pub mod port;
+pub mod spawn;
 pub mod universe;
 
 use crate::comm::Comm;

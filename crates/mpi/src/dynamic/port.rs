@@ -10,6 +10,7 @@ use crate::comm::agree::{receive_found, send};
 use crate::device::{
     self, ContextId, Device, ForeignProcess, Key, Link, Pattern, Tags, WaitingFor,
 };
+use crate::process::process;
 use crate::{ProcId, Result, err};
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -72,6 +73,11 @@ impl PortName {
             host: u64::from_le_bytes(*host),
             card: card.to_vec(),
         })
+    }
+
+    /// Is its process on this host?
+    fn is_here(&self) -> bool {
+        self.host == host_number()
     }
 
     /// The context of messages by this port.
@@ -218,22 +224,21 @@ pub fn accept(name: &str, comm: &Arc<Comm>, root: u32) -> Result<Arc<Comm>> {
     met
 }
 
-/// Waits at a port of this process's, which was opened for processes that are being started.
+/// Waits for processes that `start` starts, at a port that it opens and whose number it passes on.
 /// `ended` says why they will not come, once that is known. Collective as [`accept`].
-#[expect(dead_code, reason = "for MPI_Comm_spawn")]
 pub(super) fn accept_started(
-    id: u64,
     comm: &Arc<Comm>,
     root: u32,
-    start: &dyn Fn() -> Result<()>,
+    start: &dyn Fn(&mut dyn FnMut(u64)) -> Result<()>,
     ended: &dyn Fn(&mut Device) -> Option<crate::Error>,
     outside: bool,
 ) -> Result<Arc<Comm>> {
     let visit = Visit::new(comm, ended);
     let talk = |bytes| match visit.number.get() {
         None => {
-            start()?;
-            visit.first(id, bytes)
+            let mut port = 0;
+            start(&mut |opened| port = opened)?;
+            visit.first(port, bytes)
         }
         Some(_) => visit.next(bytes),
     };
@@ -243,7 +248,6 @@ pub(super) fn accept_started(
 }
 
 /// The number of the port of this name, which this process has open.
-#[expect(dead_code, reason = "for MPI_Comm_spawn")]
 pub(super) fn number_of(name: &str) -> Result<u64> {
     own_port(name)
 }
@@ -253,6 +257,17 @@ pub(super) fn number_of(name: &str) -> Result<u64> {
 ///
 /// Errors: Port if it is no port's name, the port is closed, or its process cannot be reached.
 pub fn connect(name: &str, comm: &Arc<Comm>, root: u32) -> Result<Arc<Comm>> {
+    connect_by(name, comm, root, true)
+}
+
+/// Connects to the port at which the process waits that has started this job.
+pub(super) fn connect_started(name: &str, world: &Arc<Comm>) -> Result<Arc<Comm>> {
+    // Where the parent or others are on another host, so are addresses of this job's.
+    let outside = !PortName::parse(name)?.is_here() || process().rank_info.nodes.len() > 1;
+    connect_by(name, world, 0, outside)
+}
+
+fn connect_by(name: &str, comm: &Arc<Comm>, root: u32, outside: bool) -> Result<Arc<Comm>> {
     let call: Cell<Option<Call<'_>>> = Cell::new(None);
     let talk = |bytes| {
         let (call_now, tag) = match call.get() {
@@ -262,7 +277,7 @@ pub fn connect(name: &str, comm: &Arc<Comm>, root: u32) -> Result<Arc<Comm>> {
         call.set(Some(call_now));
         call_now.exchange(tag, bytes)
     };
-    let met = intercomm_by(comm, root, &talk, true);
+    let met = intercomm_by(comm, root, &talk, outside);
     if let Some(call) = call.get() {
         call.end();
     }

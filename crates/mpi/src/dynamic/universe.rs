@@ -174,6 +174,11 @@ pub(super) fn add(name: ProcessName, process: ForeignProcess) -> Result<()> {
     Ok(())
 }
 
+/// Is a process of this job known?
+pub(super) fn knows_job(job: u64) -> bool {
+    universe().by_name.keys().any(|name| name.job == job)
+}
+
 /// Forgets a link unless processes are known by it.
 pub(super) fn drop_link_if_unused(link: u64) {
     if !universe().links.contains_key(&link) {
@@ -263,6 +268,8 @@ pub fn release_unused() {
     for link in links {
         d.remove_link(link);
     }
+    drop(d);
+    super::spawn::release_independent();
 }
 
 /// The job and the rank of a process of another job, for messages.

@@ -1,0 +1,68 @@
+//! Starts a launcher for processes that a program without mpiexec wants to start.
+
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// mpiexec's option for what it is here: it goes on in a process of its own, so that the program
+/// never sees a child that it has not made.
+pub const SPAWN_OPTION: &str = "--ferry-spawn";
+/// As [`SPAWN_OPTION`], for a launcher that is no child of its starter.
+pub const SPAWN_DETACHED_OPTION: &str = "--ferry-spawn-detached";
+
+/// mpiexec of the installation that this library belongs to.
+fn beside_library() -> Option<PathBuf> {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let own = beside_library as *const libc::c_void;
+    // SAFETY: the address is one of this library, and `info` is written before it is read.
+    let file = unsafe {
+        if libc::dladdr(own, info.as_mut_ptr()) == 0 {
+            return None;
+        }
+        let info = info.assume_init();
+        if info.dli_fname.is_null() {
+            return None;
+        }
+        CStr::from_ptr(info.dli_fname)
+    };
+    let file = Path::new(OsStr::from_bytes(file.to_bytes()));
+    let file = file.canonicalize().ok()?;
+    // PREFIX/lib/libmpi_abi.so.1, or a folder further down.
+    let above = file.ancestors().skip(2).take(2);
+    above.map(|p| p.join("bin/mpiexec")).find(|p| p.exists())
+}
+
+/// Starts a launcher that is no child of this process. It inherits `socket`.
+///
+/// # Errors
+/// There is no mpiexec, or the system refuses a process.
+pub fn start_launcher(socket: &OwnedFd) -> io::Result<()> {
+    let program = beside_library().unwrap_or_else(|| "mpiexec".into());
+    let number = socket.as_raw_fd();
+    let mut command = Command::new(&program);
+    command
+        .args([SPAWN_DETACHED_OPTION, &number.to_string()])
+        .stdin(Stdio::null());
+    // SAFETY: fcntl, setsid and sigprocmask may be called between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::fcntl(number, libc::F_SETFD, 0) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let mut none = std::mem::zeroed();
+            libc::sigemptyset(&mut none);
+            libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+            Ok(())
+        })
+    };
+    let status = command.status();
+    let status = status.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", program.display())))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("{} {status}", program.display()))),
+    }
+}

@@ -1,0 +1,348 @@
+//! What a rank asks of its launcher when it starts processes (MPI_Comm_spawn), and the socket to the
+//! launcher of these processes.
+//!
+//! ```text
+//! rank ── order ──▶ mpiexec --ferry-spawn     u32 bytes, then the order
+//!      ── C ──────▶                           the processes have connected
+//!      ── D ──────▶                           they are independent from now on
+//!      ◀── F text ─                           they will not come: u32 bytes, then why
+//! ```
+//!
+//! If the socket ends without `D`, the rank has died, and its launcher ends what it has started.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use crate::rank_info::{Input, Malformed};
+
+/// Longest order. Linux allows 6 MiB of arguments and variables for a program.
+const ORDER_MAX_BYTES: u32 = 32 << 20;
+/// Longest reason.
+const REASON_MAX_BYTES: u32 = 64 << 10;
+
+/// Processes to be started.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct SpawnOrder {
+    /// The name of the port at which they are awaited.
+    pub port: String,
+    /// The programs, in order of their ranks.
+    pub programs: Vec<SpawnProgram>,
+}
+
+/// A program of an order.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct SpawnProgram {
+    /// A path, or a name to look for.
+    pub command: Vec<u8>,
+    /// Its arguments.
+    pub arguments: Vec<Vec<u8>>,
+    /// Number of processes.
+    pub count: u32,
+    /// Working directory.
+    pub wdir: Vec<u8>,
+    /// Hosts, as of mpiexec's option --host. Empty: the launcher's.
+    pub hosts: Vec<u8>,
+    /// A file of hosts, as of mpiexec's option --hostfile. Empty: none.
+    pub host_file: Vec<u8>,
+    /// Folders in which the command is looked for, separated by colons. Empty: PATH.
+    pub path: Vec<u8>,
+    /// Variables: name, "=", value.
+    pub variables: Vec<Vec<u8>>,
+}
+
+impl SpawnOrder {
+    /// Encodes it.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put(&mut out, self.port.as_bytes());
+        out.extend((self.programs.len() as u32).to_le_bytes());
+        for program in &self.programs {
+            put(&mut out, &program.command);
+            out.extend(program.count.to_le_bytes());
+            for text in [
+                &program.wdir,
+                &program.hosts,
+                &program.host_file,
+                &program.path,
+            ] {
+                put(&mut out, text);
+            }
+            for list in [&program.arguments, &program.variables] {
+                out.extend((list.len() as u32).to_le_bytes());
+                list.iter().for_each(|text| put(&mut out, text));
+            }
+        }
+        out
+    }
+
+    /// Decodes what [`SpawnOrder::encode`] has encoded.
+    ///
+    /// # Errors
+    /// The bytes are no order.
+    pub fn decode(bytes: &[u8]) -> Result<SpawnOrder, Malformed> {
+        let mut input = Input::new(bytes);
+        let port = String::from_utf8_lossy(&take(&mut input)?).into_owned();
+        let count = input.u32("the number of programs")?;
+        let mut programs = Vec::new();
+        for _ in 0..count {
+            let command = take(&mut input)?;
+            let count = input.u32("the number of processes")?;
+            let [wdir, hosts, host_file, path] = [
+                take(&mut input)?,
+                take(&mut input)?,
+                take(&mut input)?,
+                take(&mut input)?,
+            ];
+            let (arguments, variables) = (list(&mut input)?, list(&mut input)?);
+            programs.push(SpawnProgram {
+                command,
+                arguments,
+                count,
+                wdir,
+                hosts,
+                host_file,
+                path,
+                variables,
+            });
+        }
+        Ok(SpawnOrder { port, programs })
+    }
+}
+
+fn put(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend((text.len() as u32).to_le_bytes());
+    out.extend(text);
+}
+
+fn take(input: &mut Input<'_>) -> Result<Vec<u8>, Malformed> {
+    let len = input.u32("a text")?;
+    input.bytes(len as usize, "a text").map(<[u8]>::to_vec)
+}
+
+fn list(input: &mut Input<'_>) -> Result<Vec<Vec<u8>>, Malformed> {
+    let count = input.u32("a list")?;
+    (0..count).map(|_| take(input)).collect()
+}
+
+/// The rank's end of the socket to the launcher of the processes that it starts. Dropped without
+/// [`SpawnSocket::release`], it ends them.
+#[derive(Debug)]
+pub struct SpawnSocket {
+    socket: UnixStream,
+    received: Vec<u8>,
+}
+
+/// What the launcher of started processes has said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpawnNews {
+    /// Nothing so far.
+    Nothing,
+    /// They will not come, for this reason.
+    Failed(String),
+}
+
+impl SpawnSocket {
+    /// Makes a pair: the rank's end, and the one that the launcher inherits.
+    ///
+    /// # Errors
+    /// The limit on open files is reached.
+    pub fn pair() -> std::io::Result<(SpawnSocket, OwnedFd)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let socket = SpawnSocket {
+            socket: ours,
+            received: Vec::new(),
+        };
+        Ok((socket, theirs.into()))
+    }
+
+    /// Sends the order. Blocks until the launcher has read most of it.
+    ///
+    /// # Errors
+    /// The launcher has gone.
+    pub fn order(&mut self, order: &SpawnOrder) -> std::io::Result<()> {
+        let bytes = order.encode();
+        self.socket.write_all(&(bytes.len() as u32).to_le_bytes())?;
+        self.socket.write_all(&bytes)
+    }
+
+    /// What the launcher has said. Never blocks.
+    pub fn news(&mut self) -> SpawnNews {
+        let mut bytes = [0; 4096];
+        let _ = self.socket.set_nonblocking(true);
+        let gone = loop {
+            match self.socket.read(&mut bytes) {
+                Ok(0) => break true,
+                Ok(n) => self.received.extend(&bytes[..n]),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => break e.kind() != std::io::ErrorKind::WouldBlock,
+            }
+        };
+        let _ = self.socket.set_nonblocking(false);
+        if let Some((b'F', rest)) = self.received.split_first()
+            && let Some((len, text)) = rest.split_first_chunk()
+        {
+            let len = u32::from_le_bytes(*len).min(REASON_MAX_BYTES) as usize;
+            if text.len() >= len {
+                return SpawnNews::Failed(String::from_utf8_lossy(&text[..len]).into_owned());
+            }
+        }
+        match gone {
+            true => SpawnNews::Failed("their launcher (mpiexec) has ended".into()),
+            false => SpawnNews::Nothing,
+        }
+    }
+
+    /// Tells the launcher that the processes have connected.
+    pub fn connected(&mut self) {
+        // A launcher that is gone has ended them.
+        let _ = self.socket.write_all(b"C");
+    }
+
+    /// Lets the processes go on independently of this one.
+    pub fn release(mut self) {
+        let _ = self.socket.write_all(b"D");
+    }
+}
+
+impl AsFd for SpawnSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The launcher's end of the socket.
+#[derive(Debug)]
+pub struct ParentSocket {
+    socket: UnixStream,
+}
+
+/// What the rank that has ordered processes says of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParentNews {
+    /// Nothing now.
+    Nothing,
+    /// They have connected.
+    Connected,
+    /// They are independent from now on.
+    Released,
+    /// The rank has died.
+    Died,
+}
+
+impl ParentSocket {
+    /// The launcher's end, which it has inherited.
+    pub fn new(socket: OwnedFd) -> ParentSocket {
+        ParentSocket {
+            socket: socket.into(),
+        }
+    }
+
+    /// Reads the order. Blocks until it is here.
+    ///
+    /// # Errors
+    /// The rank has gone, or the bytes are no order.
+    pub fn order(&mut self) -> std::io::Result<SpawnOrder> {
+        let wrong = |e: String| std::io::Error::new(std::io::ErrorKind::InvalidData, e);
+        let mut len = [0; 4];
+        self.socket.read_exact(&mut len)?;
+        let len = u32::from_le_bytes(len);
+        if len > ORDER_MAX_BYTES {
+            return Err(wrong(format!("an order of {len} bytes is too long")));
+        }
+        let mut bytes = vec![0; len as usize];
+        self.socket.read_exact(&mut bytes)?;
+        SpawnOrder::decode(&bytes).map_err(|e| wrong(e.to_string()))
+    }
+
+    /// Tells the rank that the processes will not come.
+    pub fn failed(&mut self, why: &str) {
+        let mut end = why.len().min(REASON_MAX_BYTES as usize);
+        while !why.is_char_boundary(end) {
+            end -= 1;
+        }
+        let mut message = vec![b'F'];
+        message.extend((end as u32).to_le_bytes());
+        message.extend(&why.as_bytes()[..end]);
+        // A rank that is gone needs no reason.
+        let _ = self.socket.write_all(&message);
+    }
+
+    /// What the rank says next. Never blocks.
+    pub fn news(&mut self) -> ParentNews {
+        let mut byte = [0];
+        let _ = self.socket.set_nonblocking(true);
+        let read = self.socket.read(&mut byte);
+        let _ = self.socket.set_nonblocking(false);
+        match read {
+            Ok(0) => ParentNews::Died,
+            Ok(_) if byte == *b"C" => ParentNews::Connected,
+            Ok(_) if byte == *b"D" => ParentNews::Released,
+            Ok(_) => ParentNews::Nothing,
+            Err(e) => match e.kind() {
+                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted => {
+                    ParentNews::Nothing
+                }
+                _ => ParentNews::Died,
+            },
+        }
+    }
+}
+
+impl AsFd for ParentSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order() -> SpawnOrder {
+        SpawnOrder {
+            port: "ferry1:AAAA".into(),
+            programs: vec![
+                SpawnProgram {
+                    command: b"./worker".into(),
+                    arguments: vec![b"a b".into(), b"".into()],
+                    count: 3,
+                    wdir: b"/tmp".into(),
+                    hosts: b"a:2,b".into(),
+                    host_file: b"".into(),
+                    path: b"/bin:/usr/bin".into(),
+                    variables: vec![b"A=1".into()],
+                },
+                SpawnProgram::default(),
+            ],
+        }
+    }
+
+    #[test]
+    fn orders_and_news_come_through_the_socket() {
+        let (mut rank, launcher) = SpawnSocket::pair().unwrap();
+        let mut launcher = ParentSocket::new(launcher);
+        rank.order(&order()).unwrap();
+        assert_eq!(launcher.order().unwrap(), order());
+        assert_eq!(rank.news(), SpawnNews::Nothing);
+        assert_eq!(launcher.news(), ParentNews::Nothing);
+        rank.connected();
+        assert_eq!(launcher.news(), ParentNews::Connected);
+        launcher.failed("why ö");
+        assert_eq!(rank.news(), SpawnNews::Failed("why ö".into()));
+        rank.release();
+        assert_eq!(launcher.news(), ParentNews::Released);
+        assert_eq!(launcher.news(), ParentNews::Died);
+        let (mut rank, launcher) = SpawnSocket::pair().unwrap();
+        drop(launcher);
+        assert!(matches!(rank.news(), SpawnNews::Failed(_)));
+    }
+
+    #[test]
+    fn fuzz_orders() {
+        let seeds = [order().encode(), SpawnOrder::default().encode()];
+        ferry_fuzz::fuzz("orders of processes", &seeds, |bytes| {
+            SpawnOrder::decode(bytes).is_ok()
+        });
+    }
+}

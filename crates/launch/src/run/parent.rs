@@ -1,0 +1,173 @@
+//! A job that a rank of another job has ordered (MPI_Comm_spawn): mpiexec in a mode of its own.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use ferry_job::{ParentNews, ParentSocket, SpawnOrder, SpawnProgram};
+
+use super::{Job, run_for};
+use crate::options::{self, Action, AppContext, InheritedEnv, Options, StdinTarget};
+
+/// The rank that has ordered the job.
+pub(super) struct Parent {
+    socket: ParentSocket,
+    port: String,
+    connected: bool,
+    /// It knows that the job's ranks will not come. What that means is its business.
+    has_failed: bool,
+}
+
+impl Parent {
+    /// The port at which it waits for the job's ranks.
+    pub(super) fn port(&self) -> &str {
+        &self.port
+    }
+
+    /// Have the job's ranks connected to it?
+    pub(super) fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    /// Does it know that the job's ranks will not come?
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// Tells it that the job's ranks will not come.
+    pub(super) fn failed(&mut self, why: &str) {
+        self.has_failed = true;
+        self.socket.failed(why);
+    }
+}
+
+impl AsFd for Parent {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Job<'_> {
+    /// Reads what the rank that has ordered this job says.
+    pub(super) fn read_parent(&mut self) {
+        let Some(parent) = &mut self.parent else {
+            return;
+        };
+        match parent.socket.news() {
+            ParentNews::Nothing => {}
+            ParentNews::Connected => parent.connected = true,
+            ParentNews::Released => self.parent = None,
+            ParentNews::Died => {
+                self.parent = None;
+                // Its own launcher says what has happened.
+                self.end("", 1);
+            }
+        }
+    }
+}
+
+/// Runs the job that comes through a socket. `arguments`: the socket's number, then options.
+/// `detached`: in a process that is no child of its starter. Returns the exit status.
+pub fn run_spawned(mut arguments: impl Iterator<Item = OsString>, detached: bool) -> u8 {
+    let number = arguments.next();
+    let number = number.and_then(|n| n.to_str()?.parse::<RawFd>().ok());
+    let Some(number) = number.filter(|n| *n > 2) else {
+        crate::complain("this option is for Ferry's own use");
+        return 2;
+    };
+    if detached {
+        // SAFETY: this process has one thread.
+        match unsafe { libc::fork() } {
+            0 => {}
+            -1 => return 1,
+            _ => return 0,
+        }
+    }
+    // SAFETY: inherited from the starter, for nobody else to use.
+    let socket = unsafe { OwnedFd::from_raw_fd(number) };
+    let _ = rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC);
+    let mut socket = ParentSocket::new(socket);
+    let order = match socket.order() {
+        Ok(order) => order,
+        Err(e) => {
+            socket.failed(&format!("their launcher cannot read what is to be started: {e}"));
+            return 1;
+        }
+    };
+    match options_of(&order, arguments) {
+        Ok(options) => {
+            let parent = Parent {
+                socket,
+                port: order.port,
+                connected: false,
+                has_failed: false,
+            };
+            run_for(&options, Some(parent))
+        }
+        Err(why) => {
+            socket.failed(&why);
+            0
+        }
+    }
+}
+
+/// The options of a job: those that its launcher was given, and those of the order.
+fn options_of(
+    order: &SpawnOrder,
+    arguments: impl Iterator<Item = OsString>,
+) -> Result<Options, String> {
+    let arguments = arguments.chain(["--".into(), "program".into()]);
+    let parsed = options::parse(arguments, |name| std::env::var(name).ok())?;
+    let Action::Run(mut options) = parsed else {
+        return Err("an option asks for something else than a job".into());
+    };
+    options.stdin = StdinTarget::None;
+    options.timeout = None;
+    options.apps.clear();
+    for program in &order.programs {
+        if !program.host_file.is_empty() {
+            let path = Path::new(OsStr::from_bytes(&program.host_file));
+            options.hosts = Some(options::host_file("file", path)?);
+        }
+        options.apps.push(app(program)?);
+    }
+    Ok(*options)
+}
+
+fn app(program: &SpawnProgram) -> Result<AppContext, String> {
+    let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let hosts = String::from_utf8_lossy(&program.hosts);
+    let hosts = match hosts.trim() {
+        "" => None,
+        list => Some(options::host_list("host", list)?),
+    };
+    let wdir = Some(PathBuf::from(text(&program.wdir))).filter(|d| !d.as_os_str().is_empty());
+    let variable = |both: &Vec<u8>| {
+        let at = both.iter().position(|&b| b == b'=').unwrap_or(both.len());
+        (text(&both[..at]), text(both.get(at + 1..).unwrap_or(&[])))
+    };
+    Ok(AppContext {
+        count: Some(program.count),
+        program: find(program, wdir.as_deref()),
+        arguments: program.arguments.iter().map(|a| text(a)).collect(),
+        wdir,
+        inherited_env: InheritedEnv::All,
+        set_env: program.variables.iter().map(variable).collect(),
+        hosts,
+    })
+}
+
+/// The program, looked for in the folders of the order.
+fn find(program: &SpawnProgram, wdir: Option<&Path>) -> OsString {
+    let command = OsString::from_vec(program.command.clone());
+    if program.path.is_empty() || program.command.contains(&b'/') {
+        return command;
+    }
+    let base = wdir.unwrap_or(Path::new(""));
+    let folders = std::env::split_paths(OsStr::from_bytes(&program.path));
+    let mut found = folders.map(|folder| base.join(folder).join(&command));
+    found
+        .find(|file| file.is_file())
+        .map_or(command, |file| file.into_os_string())
+}

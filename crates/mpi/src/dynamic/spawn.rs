@@ -1,0 +1,322 @@
+//! Starting processes (MPI 5.0 §11.8).
+//!
+//! The root opens a port, and has a launcher started for the new processes: mpiexec once more, a
+//! child of the root's mpiexec, or on its own where the root has none. The new processes are a job
+//! of their own. In MPI_Init they connect to the port, and both groups have met.
+
+use super::{port, universe};
+use crate::comm::Comm;
+use crate::comm::agree::{Agreement, Reader, put_u64};
+use crate::device::{self, Device};
+use crate::process::process;
+use crate::{Error, Info, Result, err};
+use ferry_job::{SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// A program to start.
+pub struct Program {
+    /// A path, or a name to look for.
+    pub command: Vec<u8>,
+    /// Its arguments.
+    pub arguments: Vec<Vec<u8>>,
+    /// The largest number of processes.
+    pub maxprocs: u32,
+    /// host, hosts, hostfile, wdir, path, file, env, soft (MPI 5.0 §11.8.4).
+    pub info: Option<Arc<Info>>,
+}
+
+/// What a spawn has come to.
+pub struct Outcome {
+    /// The intercommunicator with the new processes.
+    pub comm: Result<Arc<Comm>>,
+    /// Of all processes that were asked for, in order: has it been started?
+    pub started: Vec<bool>,
+}
+
+/// Sockets to the launchers of processes that this one has started, by the number of their job.
+static LAUNCHERS: Mutex<Option<HashMap<u64, SpawnSocket>>> = Mutex::new(None);
+
+fn launchers() -> MutexGuard<'static, Option<HashMap<u64, SpawnSocket>>> {
+    LAUNCHERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts processes (MPI_Comm_spawn_multiple). Collective over `comm`; `programs` matters at `root`
+/// only. Blocks until all of them have called MPI_Init, or will not.
+///
+/// Errors, in the outcome: Spawn if they cannot be started or end before MPI_Init; InfoValue or Arg
+/// for bad arguments.
+pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Outcome {
+    let asked = programs
+        .as_ref()
+        .map_or(Vec::new(), |p| p.iter().map(|p| p.maxprocs).collect());
+    let socket = RefCell::new(None);
+    let order = programs.and_then(|programs| order_of(&programs));
+    let (mut counts, mut outside) = (Vec::new(), false);
+    if let Ok(order) = &order {
+        let elsewhere = |p: &SpawnProgram| !p.hosts.is_empty() || !p.host_file.is_empty();
+        outside = order.programs.iter().any(elsewhere);
+        counts.extend(order.programs.iter().map(|p| p.count));
+    }
+    let outside = match all_know(comm, root, outside) {
+        Ok(outside) => outside,
+        Err(e) => {
+            return Outcome {
+                comm: Err(e),
+                started: Vec::new(),
+            };
+        }
+    };
+    let order = RefCell::new(order);
+    let name = RefCell::new(None);
+    let start = |visit: &mut dyn FnMut(u64)| -> Result<()> {
+        let mut order = std::mem::replace(
+            &mut *order.borrow_mut(),
+            Err(err!(Intern, "the processes have been ordered already")),
+        )?;
+        order.programs.retain(|p| p.count > 0);
+        order.port = port::open(outside)?;
+        *name.borrow_mut() = Some(order.port.clone());
+        visit(port::number_of(&order.port)?);
+        *socket.borrow_mut() = Some(start_launcher(&order)?);
+        Ok(())
+    };
+    let ended = |_: &mut Device| -> Option<Error> {
+        match socket.borrow_mut().as_mut()?.news() {
+            SpawnNews::Nothing => None,
+            SpawnNews::Failed(why) => Some(err!(Spawn, "{why}")),
+        }
+    };
+    let met = port::accept_started(comm, root, &start, &ended, outside);
+    if let Some(name) = name.take() {
+        let _ = port::close(&name);
+    }
+    let socket = socket.take();
+    if let Some(socket) = &socket {
+        device::device().unwatch(socket.as_fd());
+    }
+    if let (Some(mut socket), Ok(met)) = (socket, &met) {
+        socket.connected();
+        let job = universe::name_of(met.peer(0)).job;
+        launchers().get_or_insert_default().insert(job, socket);
+    }
+    let told = tell(comm, root, &asked, &counts, met.is_ok());
+    match told {
+        Ok(started) => Outcome { comm: met, started },
+        Err(e) => Outcome {
+            comm: Err(e),
+            started: Vec::new(),
+        },
+    }
+}
+
+/// Tells all members whether the processes may be on other hosts.
+fn all_know(comm: &Arc<Comm>, root: u32, outside: bool) -> Result<bool> {
+    let told = Agreement::of_all(comm)?.broadcast(root, vec![u8::from(outside)])?;
+    Ok(told.first() == Some(&1))
+}
+
+/// Tells all members which processes have been started.
+fn tell(
+    comm: &Arc<Comm>,
+    root: u32,
+    asked: &[u32],
+    counts: &[u32],
+    met: bool,
+) -> Result<Vec<bool>> {
+    let agreement = Agreement::of_all(comm)?;
+    let mut bytes = Vec::new();
+    if agreement.rank() == root {
+        for (at, &asked) in asked.iter().enumerate() {
+            put_u64(&mut bytes, asked.into());
+            let count = counts.get(at).copied().filter(|_| met);
+            put_u64(&mut bytes, count.unwrap_or(0).into());
+        }
+    }
+    let bytes = agreement.broadcast(root, bytes)?;
+    let (mut reader, mut started) = (Reader(&bytes), Vec::new());
+    while !reader.is_empty() {
+        let (asked, count) = (reader.u64()?, reader.u64()?);
+        started.extend((0..asked).map(|n| n < count));
+    }
+    Ok(started)
+}
+
+/// The order for programs.
+///
+/// Errors: a value of an info makes no sense.
+fn order_of(programs: &[Program]) -> Result<SpawnOrder> {
+    let here = std::env::current_dir().map(|d| d.into_os_string().into_vec());
+    let mut order = SpawnOrder::default();
+    for program in programs {
+        let value = |keys: &[&str]| {
+            let info = program.info.as_ref()?;
+            let value = keys.iter().find_map(|key| info.value(key.as_bytes()))?;
+            Some(value.into_vec())
+        };
+        let variables = value(&["env"]).unwrap_or_default();
+        let lines = variables.split(|&b| b == b'\n');
+        let variables: Vec<Vec<u8>> = lines
+            .filter(|line| !line.is_empty())
+            .map(<[u8]>::to_vec)
+            .collect();
+        if let Some(line) = variables.iter().find(|line| !line.contains(&b'=')) {
+            return Err(err!(
+                InfoValue,
+                "env is {:?}: NAME=VALUE is wanted on each line",
+                String::from_utf8_lossy(line)
+            ));
+        }
+        let count = match value(&["soft"]) {
+            None => program.maxprocs,
+            Some(soft) => soft_count(&String::from_utf8_lossy(&soft), program.maxprocs)?,
+        };
+        if count == 0 && programs.len() == 1 {
+            return Err(err!(Spawn, "no process is to be started"));
+        }
+        order.programs.push(SpawnProgram {
+            command: program.command.clone(),
+            arguments: program.arguments.clone(),
+            count,
+            wdir: value(&["wdir", "cwd"])
+                .or_else(|| here.as_ref().ok().cloned())
+                .unwrap_or_default(),
+            hosts: value(&["host", "hosts", "add-host"]).unwrap_or_default(),
+            host_file: value(&["file", "hostfile", "add-hostfile"]).unwrap_or_default(),
+            path: value(&["path"]).unwrap_or_default(),
+            variables,
+        });
+    }
+    Ok(order)
+}
+
+/// The largest number of processes that "soft" allows, at most `maxprocs`: a list of numbers and
+/// triplets a:b:c, which are a, a + c, … up to b (MPI 5.0 §11.8.4).
+fn soft_count(soft: &str, maxprocs: u32) -> Result<u32> {
+    let wrong = || {
+        err!(
+            InfoValue,
+            "soft is {soft:?}; it should be a list of numbers and of triplets first:last:stride"
+        )
+    };
+    let mut most = None;
+    for item in soft.split(',').map(str::trim).filter(|i| !i.is_empty()) {
+        let numbers: Vec<i64> = item
+            .split(':')
+            .map(|n| n.trim().parse::<i64>())
+            .collect::<std::result::Result<_, _>>()
+            .map_err(|_| wrong())?;
+        let (first, last, stride) = match numbers[..] {
+            [n] => (n, n, 1),
+            [first, last] => (first, last, 1),
+            [first, last, stride] if stride != 0 => (first, last, stride),
+            _ => return Err(wrong()),
+        };
+        let max = i64::from(maxprocs);
+        let in_range = |n: i64| (0..=max).contains(&n).then_some(n);
+        // The largest of first, first + stride, … that is neither beyond last nor above maxprocs.
+        let best = if stride > 0 {
+            let end = last.min(max);
+            (first <= end).then(|| first + (end - first) / stride * stride)
+        } else if first <= max {
+            (first >= last).then_some(first)
+        } else {
+            let next = first - (first - max + -stride - 1) / -stride * -stride;
+            (next >= last).then_some(next)
+        };
+        most = most.max(best.and_then(in_range));
+    }
+    let most = most.ok_or_else(|| {
+        err!(
+            Spawn,
+            "soft ({soft}) allows no number of processes up to maxprocs ({maxprocs})"
+        )
+    })?;
+    Ok(most as u32)
+}
+
+/// Has a launcher started, and orders processes from it.
+fn start_launcher(order: &SpawnOrder) -> Result<SpawnSocket> {
+    let refused = |e: std::io::Error| err!(Spawn, "a launcher for them cannot be started: {e}");
+    let (mut socket, end) = SpawnSocket::pair().map_err(refused)?;
+    match process().client() {
+        Some(client) => client.start_launcher(&end),
+        None => ferry_job::start_launcher(&end),
+    }
+    .map_err(refused)?;
+    drop(end);
+    socket.order(order).map_err(refused)?;
+    let watched = device::device().watch(socket.as_fd());
+    watched.map_err(|e| err!(Spawn, "{e}"))?;
+    Ok(socket)
+}
+
+/// Lets jobs go on independently of which no process is connected to this one any more.
+pub(super) fn release_independent() {
+    if let Some(launchers) = launchers().as_mut() {
+        let independent = |job: &u64| !universe::knows_job(*job);
+        let jobs: Vec<u64> = launchers.keys().copied().filter(independent).collect();
+        for job in jobs {
+            if let Some(socket) = launchers.remove(&job) {
+                socket.release();
+            }
+        }
+    }
+}
+
+/// Lets all jobs go on that this process has started. Called when MPI is finalised.
+pub(crate) fn release_all() {
+    for (_, socket) in launchers().take().unwrap_or_default() {
+        socket.release();
+    }
+}
+
+static PARENT: OnceLock<Arc<Comm>> = OnceLock::new();
+
+/// Connects to the process that has started this job, if one has. Collective over the job; called
+/// by MPI_Init.
+///
+/// Errors: it cannot be reached.
+pub(crate) fn connect_to_parent() -> Result<()> {
+    let process = process();
+    if process.rank_info.parent.is_empty() {
+        return Ok(());
+    }
+    let comm = port::connect_started(&process.rank_info.parent, &process.world)?;
+    comm.rename(b"MPI_COMM_PARENT");
+    let _ = PARENT.set(comm);
+    Ok(())
+}
+
+/// The intercommunicator with the processes that have started this job (MPI_Comm_get_parent).
+/// `None`: nobody has, or it was disconnected.
+pub fn parent() -> Option<&'static Arc<Comm>> {
+    PARENT.get().filter(|comm| !comm.is_freed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn soft_means_the_largest_number_that_it_allows() {
+        for (soft, maxprocs, count) in [
+            ("3", 5, 3),
+            ("1:10", 5, 5),
+            ("1:10:3", 5, 4),
+            ("2,4, 8", 6, 4),
+            ("10:1:-4", 7, 6),
+            ("0", 3, 0),
+            ("8,1:3", 9, 8),
+            ("5:1:-1", 3, 3),
+        ] {
+            assert_eq!(soft_count(soft, maxprocs).unwrap(), count, "{soft}");
+        }
+        for wrong in ["x", "1:2:0", "1:2:3:4", "", "7", "-3"] {
+            assert!(soft_count(wrong, 5).is_err(), "{wrong:?}");
+        }
+    }
+}
