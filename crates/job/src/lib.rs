@@ -49,9 +49,7 @@ pub use nodes::{Node, Nodes, RankRange};
 pub use own_launcher::{SPAWN_DETACHED_OPTION, SPAWN_OPTION, start_launcher};
 pub use rank_info::{Malformed, PROTOCOL, RankInfo, new_key};
 pub use segment::{ARENA_BYTES, Segment, SegmentLayout};
-pub use spawn_order::{
-    ParentNews, ParentSocket, SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket,
-};
+pub use spawn_order::{ParentNews, ParentSocket, SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};
 pub use status::{PEER_OWN_PROGRAM, PEER_SEVERAL, RankState, RankStatus, SendSlot, Wait};
 pub use status::{
     TAG_WINDOW_ACCUMULATE, TAG_WINDOW_COMPLETE, TAG_WINDOW_FLUSH, TAG_WINDOW_LOCK, TAG_WINDOW_POST,

@@ -60,7 +60,8 @@ pub fn start_launcher(socket: &OwnedFd) -> io::Result<()> {
         })
     };
     let status = command.status();
-    let status = status.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", program.display())))?;
+    let status =
+        status.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", program.display())))?;
     match status.success() {
         true => Ok(()),
         false => Err(io::Error::other(format!("{} {status}", program.display()))),

@@ -5,7 +5,8 @@
 //! rank ── order ──▶ mpiexec --ferry-spawn     u32 bytes, then the order
 //!      ── C ──────▶                           the processes have connected
 //!      ── D ──────▶                           they are independent from now on
-//!      ◀── F text ─                           they will not come: u32 bytes, then why
+//!      ◀── F text ─                           they will not come, or have died while they depended
+//!                                             on the rank: u32 bytes, then why
 //! ```
 //!
 //! If the socket ends without `D`, the rank has died, and its launcher ends what it has started.
@@ -138,7 +139,7 @@ pub struct SpawnSocket {
 pub enum SpawnNews {
     /// Nothing so far.
     Nothing,
-    /// They will not come, for this reason.
+    /// They will not come, or have died, for this reason.
     Failed(String),
 }
 

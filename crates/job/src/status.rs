@@ -91,6 +91,8 @@ pub struct RankStatus {
     pub epoll_fd: AtomicI32,
     /// Address of the wakeup word that threads sleep on in MPI, in the process.
     pub wakeup_word: AtomicU64,
+    /// Processes of other jobs that it knows or waits for.
+    pub foreign: AtomicU32,
     /// Its turn to send large messages.
     pub send_slot: SendSlot,
 }

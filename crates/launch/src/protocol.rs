@@ -119,6 +119,8 @@ pub struct StatusPage {
     pub comm: String,
     /// Its size.
     pub comm_size: u32,
+    /// Processes of other jobs that it knows or waits for.
+    pub foreign: u32,
     /// The peer that is waited for.
     pub peer: i32,
     /// The tag that is waited for.

@@ -66,6 +66,8 @@ pub trait ForeignProcesses {
     ///
     /// Errors: the system refuses.
     fn watch(&mut self, fd: BorrowedFd<'_>) -> Result<(), TransportError>;
+    /// Returns whether a watched descriptor was readable at the last look at the poll set.
+    fn watched_is_ready(&self) -> bool;
     /// Ends [`ForeignProcesses::watch`].
     fn unwatch(&mut self, fd: BorrowedFd<'_>);
 }

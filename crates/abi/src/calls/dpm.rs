@@ -164,7 +164,9 @@ pub fn comm_spawn_multiple(
     };
     let programs = match (comm.rank() == root, usize::try_from(count)) {
         (false, _) => Ok(Vec::new()),
-        (true, Ok(count)) if count > 0 && !array_of_commands.is_null() => (0..count).map(one).collect(),
+        (true, Ok(count)) if count > 0 && !array_of_commands.is_null() => {
+            (0..count).map(one).collect()
+        }
         (true, _) => Err(err!(Arg, "count is {count}: there is no command")),
     };
     let outcome = spawn::spawn(programs, comm, root);

@@ -72,6 +72,22 @@ impl Device {
         self.worker.forget_peer(process);
     }
 
+    /// Operations with a process of another job fail, now and later: it has ended.
+    pub fn fail_foreign(&mut self, process: ProcId, what: &str) {
+        let fault = TransportError::Lost {
+            peer: process,
+            host: "of another job".into(),
+            what: what.into(),
+        };
+        self.worker.fail_transport(&fault);
+    }
+
+    /// How many processes of other jobs this one knows or waits for, for the launcher: it does not
+    /// know what those do.
+    pub fn set_foreign_count(&mut self, count: u32) {
+        self.status.foreign.store(count, Ordering::Relaxed);
+    }
+
     /// Returns whether nothing more comes from a process of another job.
     pub fn has_left(&mut self, process: ProcId) -> bool {
         self.is_lost(process) || self.connections().is_none_or(|c| c.has_left(process))
@@ -82,6 +98,11 @@ impl Device {
     /// Errors: the system refuses.
     pub fn watch(&mut self, fd: BorrowedFd<'_>) -> Result<(), TransportError> {
         self.connections().map_or(Ok(()), |c| c.watch(fd))
+    }
+
+    /// Returns whether a watched descriptor has become readable since this was last false.
+    pub fn watched_is_ready(&mut self) -> bool {
+        self.connections().is_some_and(|c| c.watched_is_ready())
     }
 
     /// Ends [`Device::watch`].

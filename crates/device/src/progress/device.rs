@@ -53,6 +53,7 @@ impl Device {
         };
         let mut transports = ferry_transport::open(rank_info, segment, directory, multiple)?;
         let mut engine = Engine::new(rank_info.rank);
+        engine.size = rank_info.size;
         if let Some(memory) = transports.card_memory() {
             engine.device_memory.set_range(memory.range());
         }
@@ -184,8 +185,7 @@ impl Device {
         let under_way = !engine.outbox.is_empty() || outside_work::is_running();
         let sent = engine.sent + u64::from(under_way);
         self.status.sent.store(sent, Ordering::Relaxed);
-        self.status
-            .received
-            .store(engine.received, Ordering::Relaxed);
+        let received = engine.received - engine.received_from_others;
+        self.status.received.store(received, Ordering::Relaxed);
     }
 }

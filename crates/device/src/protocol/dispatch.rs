@@ -17,6 +17,7 @@ impl Inbox for Engine {
     #[inline]
     fn on_message(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
         self.received += 1;
+        self.received_from_others += u64::from(from >= self.size);
         self.speculative.heard_from(from);
         let understood = match message {
             header::EAGER | header::EAGER_SYNC => match self.on_eager(from, message, bytes) {

@@ -26,6 +26,8 @@ use ferry_transport::{Answer, Body, Transports};
 /// ([`Inbox`](ferry_transport::Inbox), in `dispatch.rs`).
 pub(crate) struct Engine {
     pub me: ProcId,
+    /// Processes of this job.
+    pub size: u32,
     /// The transport that is polled now: an index into [`crate::TRANSPORT_NAMES`].
     pub polled_transport: usize,
     pub matcher: Matcher,
@@ -35,6 +37,8 @@ pub(crate) struct Engine {
     pub sent: u64,
     /// Messages that have arrived, as the launcher counts them.
     pub received: u64,
+    /// Those of `received` that came from other jobs.
+    pub received_from_others: u64,
     /// Messages that made no sense and were dropped.
     pub malformed: u64,
     /// Changes that are not counted elsewhere and that a sleeping thread may wait for.
@@ -61,6 +65,8 @@ impl Engine {
             outbox: Outbox::default(),
             sent: 0,
             received: 0,
+            received_from_others: 0,
+            size: ProcId::MAX,
             malformed: 0,
             notifications: 0,
             path_selector: PathSelector::default(),
@@ -80,6 +86,15 @@ impl Engine {
     #[inline]
     pub fn activity(&self) -> u64 {
         self.received + self.requests.completed() + self.notifications
+    }
+
+    /// Counts messages that a transport has taken for `to`. Those to other jobs count apart: the
+    /// launcher compares what its own ranks have sent and received.
+    #[inline]
+    pub fn add_sent(&mut self, to: ProcId, messages: u64) {
+        if to < self.size {
+            self.sent += messages;
+        }
     }
 
     /// Counts a message that has arrived, or its RTS.
@@ -198,7 +213,7 @@ impl Worker {
     /// Counts a message that the transport has taken.
     #[inline]
     pub fn count_sent(&mut self, to: ProcId) {
-        self.engine.sent += 1;
+        self.engine.add_sent(to, 1);
         self.notify_if_self(to);
     }
 

@@ -179,7 +179,7 @@ impl Worker {
         };
         Ok(match answer {
             Answer::Done => {
-                self.engine.sent += 1;
+                self.engine.add_sent(to, 1);
                 Offer::Sent
             }
             Answer::Full => Offer::Full,
@@ -201,7 +201,7 @@ impl Worker {
         let part_max = self.transports.fragment_bytes(to, total, speculative)?
             - header_bytes.saturating_sub(FRAGMENT_HEAD_MAX_BYTES);
         let first_touches = self.transports.first_touches(to);
-        let mut full = false;
+        let (mut full, mut parts) = (false, 0);
         while *offset < total {
             let part = (total - *offset).min(part_max);
             // SAFETY: a large send's buffer is valid until its completion.
@@ -216,20 +216,21 @@ impl Worker {
                     break;
                 }
                 Answer::Done => {
-                    self.engine.sent += 1;
+                    parts += 1;
                     *offset += part;
                 }
             }
         }
+        let req = *req;
+        self.engine.add_sent(to, parts);
         if self.transports.first_touches(to) != first_touches {
             self.engine.path_selector.count_first_touch();
         }
         if full {
             return Ok(Offer::Full);
         }
-        let req = *req;
         // The receiver counts each part of a speculative message, and the whole.
-        self.engine.sent += u64::from(speculative);
+        self.engine.add_sent(to, u64::from(speculative));
         self.engine
             .record_own_path(to, total as u64, Path::Pipelined);
         self.engine.requests.complete(req, Completion::EMPTY);
@@ -287,7 +288,7 @@ impl Worker {
         }
         let offered = batch.len();
         let sent = self.transports.send_batch(to, &batch)?;
-        self.engine.sent += sent.whole as u64;
+        self.engine.add_sent(to, sent.whole as u64);
         self.record_batch(to, queue, sent, offered);
         for message in queue.drain(..sent.whole) {
             if let Payload::Request(req) | Payload::Stream { req, .. } = message.payload {

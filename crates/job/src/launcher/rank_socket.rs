@@ -6,9 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
 use crate::messages::PACKET_MAX_BYTES;
 use crate::{ToLauncher, ToRank};

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use ferry_job::{
-    CardStore, JobInfo, Nodes, ParentSocket, RankSocket, RankStatus, Received, ToLauncher, ToRank};
+    CardStore, JobInfo, Nodes, ParentSocket, RankSocket, RankStatus, Received, ToLauncher, ToRank,
+};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;

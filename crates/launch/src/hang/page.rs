@@ -24,6 +24,7 @@ pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> StatusPage {
         } else {
             String::new()
         },
+        foreign: status.foreign.load(Relaxed),
         comm_size: status.comm_size.load(Relaxed),
         peer: status.peer.load(Relaxed),
         tag: status.tag.load(Relaxed),
@@ -51,6 +52,7 @@ pub fn view_of(page: &StatusPage, since: u64) -> RankView {
         since,
         context: page.context,
         comm: page.comm.clone(),
+        foreign: page.foreign,
         comm_size: page.comm_size,
         peer: page.peer,
         tag: page.tag,

@@ -18,6 +18,8 @@ pub struct RankView {
     pub comm: String,
     /// Ranks in the communicator. 0 if unknown.
     pub comm_size: u32,
+    /// Processes of other jobs that it knows or waits for.
+    pub foreign: u32,
     /// The rank that is waited for. -1 for any, else [`ferry_job::PEER_SEVERAL`] or
     /// [`ferry_job::PEER_OWN_PROGRAM`].
     pub peer: i32,
@@ -60,6 +62,8 @@ pub fn stalled_state(ranks: &[RankView]) -> Option<StalledState> {
         match rank.phase {
             RankPhase::Started => return None,
             RankPhase::Running if !rank.asleep => return None,
+            // Somebody may wake it of whom this launcher knows nothing.
+            RankPhase::Running if rank.foreign > 0 => return None,
             RankPhase::Running => asleep += 1,
             RankPhase::Finalized | RankPhase::Exited => finished += 1,
         }

@@ -60,6 +60,7 @@ fn fuzz_frames() {
         age: 5,
         context: 4,
         comm: "c".into(),
+        foreign: 1,
         comm_size: 2,
         peer: -1,
         tag: 3,

@@ -134,11 +134,15 @@ impl Job<'_> {
         if self.shutdown.is_some() {
             return;
         }
-        if let Some(parent) = &mut self.parent
-            && !parent.is_connected()
-        {
-            parent.failed(text);
-        } else if !text.is_empty() {
+        self.read_parent();
+        let mut prints = !text.is_empty();
+        if let Some(parent) = &mut self.parent {
+            // Before they have connected, their start fails, which is the parent's to report.
+            prints &= parent.is_connected();
+            let why = text.lines().next().unwrap_or("it was ended");
+            parent.failed(if prints { why } else { text });
+        }
+        if prints {
             let others = self.alive;
             let shutdown = text.contains("ending") || others == 0;
             self.output.print_message(&if shutdown {

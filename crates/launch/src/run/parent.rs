@@ -37,7 +37,7 @@ impl Parent {
 
     /// Tells it that the job's ranks will not come.
     pub(super) fn failed(&mut self, why: &str) {
-        self.has_failed = true;
+        self.has_failed |= !self.connected;
         self.socket.failed(why);
     }
 }
@@ -61,7 +61,9 @@ impl Job<'_> {
             ParentNews::Died => {
                 self.parent = None;
                 // Its own launcher says what has happened.
-                self.end("", 1);
+                if self.shutdown.is_none() {
+                    self.end("", 1);
+                }
             }
         }
     }
@@ -91,7 +93,9 @@ pub fn run_spawned(mut arguments: impl Iterator<Item = OsString>, detached: bool
     let order = match socket.order() {
         Ok(order) => order,
         Err(e) => {
-            socket.failed(&format!("their launcher cannot read what is to be started: {e}"));
+            socket.failed(&format!(
+                "their launcher cannot read what is to be started: {e}"
+            ));
             return 1;
         }
     };

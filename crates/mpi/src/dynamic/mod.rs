@@ -101,6 +101,18 @@ pub(crate) fn introduce(
 }
 
 fn meet(agreement: &Agreement<'_>, root: u32, talk: &Talk<'_>, outside: bool) -> Result<Meeting> {
+    universe::report_count(true);
+    let met = meet_within(agreement, root, talk, outside);
+    universe::report_count(false);
+    met
+}
+
+fn meet_within(
+    agreement: &Agreement<'_>,
+    root: u32,
+    talk: &Talk<'_>,
+    outside: bool,
+) -> Result<Meeting> {
     let mut own = Vec::new();
     put_framed(&mut own, &member_bytes(agreement.rank(), outside));
     let gathered = agreement.gather(root, own)?;

@@ -95,13 +95,13 @@ pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Out
         let _ = port::close(&name);
     }
     let socket = socket.take();
-    if let Some(socket) = &socket {
+    if let (Some(socket), Err(_)) = (&socket, &met) {
         device::device().unwatch(socket.as_fd());
     }
     if let (Some(mut socket), Ok(met)) = (socket, &met) {
         socket.connected();
         let job = universe::name_of(met.peer(0)).job;
-        launchers().get_or_insert_default().insert(job, socket);
+        watch_job(job, socket);
     }
     let told = tell(comm, root, &asked, &counts, met.is_ok());
     match told {
@@ -111,6 +111,32 @@ pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Out
             started: Vec::new(),
         },
     }
+}
+
+/// Watches the launcher of a job: if the job dies while processes of it are connected to this one,
+/// operations with them fail.
+fn watch_job(job: u64, socket: SpawnSocket) {
+    launchers().get_or_insert_default().insert(job, socket);
+    let look = move |d: &mut Device| {
+        if !d.watched_is_ready() {
+            return false;
+        }
+        let mut launchers = launchers();
+        let Some(socket) = launchers.as_mut().and_then(|all| all.get_mut(&job)) else {
+            return true;
+        };
+        let SpawnNews::Failed(why) = socket.news() else {
+            return false;
+        };
+        d.unwatch(socket.as_fd());
+        if let Some(all) = launchers.as_mut() {
+            all.remove(&job);
+        }
+        drop(launchers);
+        universe::fail_job(d, job, &why);
+        true
+    };
+    device::device().add_background(Arc::new(Mutex::new(look)));
 }
 
 /// Tells all members whether the processes may be on other hosts.
@@ -256,14 +282,15 @@ fn start_launcher(order: &SpawnOrder) -> Result<SpawnSocket> {
 
 /// Lets jobs go on independently of which no process is connected to this one any more.
 pub(super) fn release_independent() {
+    let mut independent = Vec::new();
     if let Some(launchers) = launchers().as_mut() {
-        let independent = |job: &u64| !universe::knows_job(*job);
-        let jobs: Vec<u64> = launchers.keys().copied().filter(independent).collect();
-        for job in jobs {
-            if let Some(socket) = launchers.remove(&job) {
-                socket.release();
-            }
-        }
+        let jobs = launchers.keys().copied();
+        let jobs: Vec<u64> = jobs.filter(|&job| !universe::knows_job(job)).collect();
+        independent.extend(jobs.iter().filter_map(|job| launchers.remove(job)));
+    }
+    for socket in independent {
+        device::device().unwatch(socket.as_fd());
+        socket.release();
     }
 }
 

@@ -174,6 +174,21 @@ pub(super) fn add(name: ProcessName, process: ForeignProcess) -> Result<()> {
     Ok(())
 }
 
+/// Tells the launcher how many processes of other jobs this one knows; `meets`: it waits for more.
+pub(super) fn report_count(meets: bool) {
+    let known = universe().known.len() as u32;
+    device::device().set_foreign_count(known + u32::from(meets));
+}
+
+/// Processes of a job fail: it has ended.
+pub(super) fn fail_job(d: &mut device::Device, job: u64, why: &str) {
+    let universe = universe();
+    let of_job = universe.by_name.iter().filter(|(name, _)| name.job == job);
+    for (_, &process) in of_job {
+        d.fail_foreign(process, why);
+    }
+}
+
 /// Is a process of this job known?
 pub(super) fn knows_job(job: u64) -> bool {
     universe().by_name.keys().any(|name| name.job == job)
@@ -261,7 +276,9 @@ pub fn release_unused() {
     if processes.is_empty() {
         return;
     }
+    let known = universe().known.len() as u32;
     let mut d = device::device();
+    d.set_foreign_count(known);
     for process in processes {
         d.remove_foreign(process);
     }

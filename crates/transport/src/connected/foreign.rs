@@ -186,6 +186,10 @@ impl ForeignProcesses for ConnTransport {
         self.listen(fd, Token::Watched)
     }
 
+    fn watched_is_ready(&self) -> bool {
+        self.watched_is_ready
+    }
+
     fn unwatch(&mut self, fd: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.epoll, fd);
     }

@@ -116,6 +116,8 @@ pub struct ConnTransport {
     vacant: Vec<usize>,
     /// Some peer is [`Peer::leaving`].
     any_leaving: bool,
+    /// A descriptor that the layer above watches was readable at the last look at the poll set.
+    watched_is_ready: bool,
     /// Processes of other jobs.
     foreign: Foreign,
     /// Connections lead to processes of this job, too.
@@ -212,6 +214,7 @@ impl ConnTransport {
             vacated: Vec::new(),
             vacant: Vec::new(),
             any_leaving: false,
+            watched_is_ready: false,
             foreign: Foreign::new(rank_info.size),
             serves_job: true,
             pending: HandshakeBacklog::new(PENDING_MAX, PENDING_TIMEOUT),

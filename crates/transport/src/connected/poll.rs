@@ -184,6 +184,7 @@ impl ConnTransport {
             return 0;
         };
         self.vacant.append(&mut self.vacated);
+        self.watched_is_ready = false;
         let (mut delivered, mut others) = (0, false);
         for event in found {
             match Token::of(event.data) {
@@ -192,7 +193,7 @@ impl ConnTransport {
                 Token::Timer => self.tick(),
                 Token::Directory => self.read_directory(),
                 Token::PendingAccept(ticket) => self.continue_accept(ticket),
-                Token::Watched => {}
+                Token::Watched => self.watched_is_ready = true,
                 Token::Peer(i) => {
                     if i >= self.peers.len() {
                         continue;
