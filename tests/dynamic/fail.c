@@ -8,7 +8,8 @@ int main(int argc, char **argv)
     int codes[3] = {-1, -1, -1}, class = -1, length;
     char text[MPI_MAX_ERROR_STRING];
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    int code = MPI_Comm_spawn(argv[1], argv + 2, 3, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes);
+    int code =
+        MPI_Comm_spawn(argv[1], argv + 2, 3, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes);
     OK(MPI_Error_class(code, &class));
     SAME(class, MPI_ERR_SPAWN);
     SAME(!!(inter == MPI_COMM_NULL), 1);

@@ -1,5 +1,5 @@
-//! What a rank asks of its launcher when it starts processes (MPI_Comm_spawn), and the socket to the
-//! launcher of these processes.
+//! What a rank asks of its launcher when it starts processes (MPI_Comm_spawn), and the socket to
+//! the launcher of these processes.
 //!
 //! ```text
 //! rank ── order ──▶ mpiexec --ferry-spawn     u32 bytes, then the order

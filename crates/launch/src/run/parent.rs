@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use ferry_job::{ParentNews, ParentSocket, SpawnOrder, SpawnProgram};
+use rustix::event::epoll;
 
 use super::{Job, run_for};
 use crate::options::{self, Action, AppContext, InheritedEnv, Options, StdinTarget};
@@ -58,6 +59,10 @@ impl Job<'_> {
             ParentNews::Nothing => {}
             ParentNews::Connected => parent.connected = true,
             ParentNews::Released => self.parent = None,
+            // It knows that they do not come, and waits no longer.
+            ParentNews::Died if parent.has_failed => {
+                let _ = epoll::delete(&self.poll, &parent.socket);
+            }
             ParentNews::Died => {
                 self.parent = None;
                 // Its own launcher says what has happened.
