@@ -224,22 +224,18 @@ pub fn accept(name: &str, comm: &Arc<Comm>, root: u32) -> Result<Arc<Comm>> {
     met
 }
 
-/// Waits for processes that `start` starts, at a port that it opens and whose number it passes on.
+/// Waits for processes that `start` starts, at a port that it opens and whose number it returns.
 /// `ended` says why they will not come, once that is known. Collective as [`accept`].
 pub(super) fn accept_started(
     comm: &Arc<Comm>,
     root: u32,
-    start: &dyn Fn(&mut dyn FnMut(u64)) -> Result<()>,
+    start: &dyn Fn() -> Result<u64>,
     ended: &dyn Fn(&mut Device) -> Option<crate::Error>,
     outside: bool,
 ) -> Result<Arc<Comm>> {
     let visit = Visit::new(comm, ended);
     let talk = |bytes| match visit.number.get() {
-        None => {
-            let mut port = 0;
-            start(&mut |opened| port = opened)?;
-            visit.first(port, bytes)
-        }
+        None => visit.first(start()?, bytes),
         Some(_) => visit.next(bytes),
     };
     let met = intercomm_by(comm, root, &talk, outside);

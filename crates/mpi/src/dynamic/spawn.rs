@@ -72,7 +72,7 @@ pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Out
     };
     let order = RefCell::new(order);
     let name = RefCell::new(None);
-    let start = |visit: &mut dyn FnMut(u64)| -> Result<()> {
+    let start = || -> Result<u64> {
         let mut order = std::mem::replace(
             &mut *order.borrow_mut(),
             Err(err!(Intern, "the processes have been ordered already")),
@@ -80,9 +80,8 @@ pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Out
         order.programs.retain(|p| p.count > 0);
         order.port = port::open(outside)?;
         *name.borrow_mut() = Some(order.port.clone());
-        visit(port::number_of(&order.port)?);
         *socket.borrow_mut() = Some(start_launcher(&order)?);
-        Ok(())
+        port::number_of(&order.port)
     };
     let ended = |_: &mut Device| -> Option<Error> {
         match socket.borrow_mut().as_mut()?.news() {
