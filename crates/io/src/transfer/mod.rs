@@ -146,6 +146,21 @@ pub fn write(
     Ok(done)
 }
 
+/// Returns whether [`write`] of `len` data bytes from `position` on would sieve.
+pub fn write_sieves(
+    file: &dyn StoredFile,
+    view: &View,
+    position: u64,
+    len: u64,
+    access: &Access,
+) -> bool {
+    if len == 0 || view.is_empty() || !view.is_rising() {
+        return false;
+    }
+    let span = view.span(position, len);
+    span.end - span.start != len && sieves_write(file, view, &span, len, access)
+}
+
 /// Locks a write if others may sieve. Where there are no locks, nobody sieves.
 fn lock_if(
     wanted: bool,

@@ -1,6 +1,6 @@
 //! Independent reads and writes (MPI 5.0 §14.4.2 to §14.4.4).
 
-use super::{File, FileView, Position};
+use super::{File, FileView, Position, WriteGate};
 use crate::buffer::{message_len, run};
 use crate::pt2pt::{Buffer, PersistentBuffer};
 use crate::request::Outcome;
@@ -30,6 +30,7 @@ pub(super) struct Transfer {
     /// Bytes in the file.
     pub bytes: u64,
     pub access: Access,
+    pub write_gate: WriteGate,
 }
 
 impl File {
@@ -86,10 +87,13 @@ impl File {
             direction,
             memory: buffer.to_persistent(),
             stored: self.stored.clone(),
-            access: self.hints().access(self.is_atomic(), self.comm.size() == 1),
+            access: self
+                .hints()
+                .access(self.is_atomic(), self.write_gate.may_sieve()),
             position: begin,
             bytes,
             view,
+            write_gate: self.write_gate.clone(),
         })
     }
 
@@ -190,7 +194,13 @@ impl Transfer {
             Direction::Write => {
                 // SAFETY: the caller's promise.
                 let buf = unsafe { std::slice::from_raw_parts(at, len as usize) };
-                transfer::write(stored, view, position, buf, access)
+                let sieves = transfer::write_sieves(stored, view, position, len, access);
+                let unlocked = self.write_gate.begin(sieves);
+                let access = Access {
+                    lock_writes: access.lock_writes || unlocked.is_none(),
+                    ..*access
+                };
+                transfer::write(stored, view, position, buf, &access)
             }
         };
         done.map(|bytes| bytes as u64).map_err(Error::from)

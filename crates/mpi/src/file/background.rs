@@ -119,11 +119,19 @@ impl File {
         device::begin_outside_work();
         let ended = pending.clone();
         let t = &pending.transfer;
-        let one_run = t.view.layout.is_contiguous() && !t.access.atomic;
-        match t.contiguous().filter(|_| one_run) {
-            Some(at) => {
+        let one_run = t.view.layout.is_contiguous() && !t.access.atomic && !t.access.lock_writes;
+        let unlocked = match t.direction {
+            Direction::Read => Some(None),
+            Direction::Write if one_run => t.write_gate.begin(false).map(Some),
+            Direction::Write => None,
+        };
+        match (t.contiguous().filter(|_| one_run), unlocked) {
+            (Some(at), Some(unlocked)) => {
                 let offset = t.view.layout.offset_of(t.position);
-                let on_end = Box::new(move |result| ended.end(ended.moved(result)));
+                let on_end = Box::new(move |result| {
+                    drop(unlocked);
+                    ended.end(ended.moved(result));
+                });
                 let (stored, len) = (t.stored.clone(), t.bytes as usize);
                 // SAFETY: the caller's promise: the buffer stays as it is until completion.
                 unsafe {
@@ -133,7 +141,7 @@ impl File {
                     }
                 }
             }
-            None => engine().run(Box::new(move || {
+            _ => engine().run(Box::new(move || {
                 // SAFETY: the caller's promise.
                 let result = unsafe { ended.transfer.run() };
                 ended.end(result);

@@ -6,9 +6,9 @@ use ferry_io::transfer::{Access, Choice};
 
 /// Bytes that an aggregator reads or writes at a time, unless a hint says otherwise.
 const CB_BUFFER_BYTES: u64 = 4 << 20;
-/// Bytes of a sieving read, unless a hint says otherwise.
-const READ_BUFFER_BYTES: u64 = 4 << 20;
-/// Bytes of a sieving write, unless a hint says otherwise. Smaller, for it holds a lock.
+/// Bytes of a sieving read, unless a hint says otherwise. Such a window stays in a core's cache.
+const READ_BUFFER_BYTES: u64 = 512 << 10;
+/// Bytes of a sieving write, unless a hint says otherwise.
 const WRITE_BUFFER_BYTES: u64 = 512 << 10;
 
 const CB_NODES: &str = "cb_nodes";
@@ -142,18 +142,17 @@ impl Hints {
         Ok(())
     }
 
-    /// How independent transfers are made. `alone`: one process has opened the file. Where several
-    /// have, a sieving write would bring back what another process has just overwritten between its
-    /// pieces, unless all writes are locked. So the program has to ask for it.
-    pub fn access(&self, atomic: bool, alone: bool) -> Access {
+    /// How independent transfers are made. Where nothing keeps sieving writes apart from those of
+    /// others (`may_sieve`), the program has to ask for them, and all writes are locked then.
+    pub fn access(&self, atomic: bool, may_sieve: bool) -> Access {
         let sieve_writes = match self.ds_write {
-            Choice::Automatic if !alone => Choice::Never,
+            Choice::Automatic if !may_sieve => Choice::Never,
             choice => choice,
         };
         Access {
             sieve_reads: self.ds_read,
             sieve_writes,
-            lock_writes: !alone && sieve_writes == Choice::Always,
+            lock_writes: !may_sieve && sieve_writes == Choice::Always,
             read_buffer_bytes: self.read_buffer_bytes as usize,
             write_buffer_bytes: self.write_buffer_bytes as usize,
             atomic,

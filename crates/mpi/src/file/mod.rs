@@ -5,6 +5,7 @@
 //! view, representation     what of the file a process sees, and how data are represented there
 //! position, shared         the individual and the shared file pointer
 //! access                   independent reads and writes
+//! write_gate               sieving writes beside others
 //! background               their non-blocking forms
 //! collective               collective reads and writes, in two phases
 //! ordered, split           in the order of the ranks; begin and end
@@ -27,6 +28,7 @@ mod shared;
 mod size;
 mod split;
 mod view;
+mod write_gate;
 
 pub use hints::known_hints;
 pub use open::{OpenMode, default_errhandler};
@@ -44,6 +46,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use view::FileView;
+use write_gate::WriteGate;
 
 /// An open file.
 ///
@@ -62,6 +65,7 @@ pub struct File {
     /// The individual file pointer, in etypes of the view.
     position: Mutex<u64>,
     shared: SharedPointer,
+    write_gate: WriteGate,
     atomic: AtomicBool,
     hints: Mutex<hints::Hints>,
     split: Mutex<Option<split::Begun>>,

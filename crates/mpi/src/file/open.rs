@@ -229,6 +229,7 @@ impl File {
             stored,
             view: RwLock::new(Arc::new(FileView::bytes())),
             position: Mutex::new(first.bytes),
+            write_gate: shared.write_gate(comm.rank()),
             shared,
             atomic: AtomicBool::new(false),
             hints: Mutex::new(hints),

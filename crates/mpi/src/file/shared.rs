@@ -4,6 +4,7 @@
 //! in a window whose keeper is rank 0: whoever moves the pointer needs no lock file, but waits
 //! until rank 0 makes progress.
 
+use super::write_gate::{UnderWay, WriteGate};
 use crate::comm::agree::{Reader, put_u64};
 use crate::device::{self, Mapping, SharedRange};
 use crate::process::process;
@@ -13,10 +14,67 @@ use crate::{Comm, Datatype, Op, Result, err};
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of shared memory for the pointer.
-const POINTER_BYTES: u64 = 8;
+/// Bytes of the pointer.
+const POINTER_BYTES: usize = 8;
+/// Bytes from one part of the shared memory to the next: a cache line.
+const LINE_BYTES: usize = 64;
+
+/// What the ranks of a file share on their node: the pointer, the flag that somebody has sieved,
+/// and for each rank the number of its writes under way, each in a cache line. Zeros at first.
+pub(super) struct NodeState {
+    memory: Memory,
+    ranks: u32,
+}
+
+enum Memory {
+    Shared(Mapping),
+    /// Of this process's threads, in tests.
+    #[cfg(test)]
+    Own(Box<[UnderWay]>),
+}
+
+impl NodeState {
+    fn bytes(ranks: u32) -> usize {
+        LINE_BYTES * (2 + ranks as usize)
+    }
+
+    #[cfg(test)]
+    pub fn of_threads(ranks: u32) -> NodeState {
+        let lines = (0..2 + ranks).map(|_| UnderWay::default());
+        NodeState {
+            memory: Memory::Own(lines.collect()),
+            ranks,
+        }
+    }
+
+    fn line(&self, n: usize) -> *const u8 {
+        let base = match &self.memory {
+            Memory::Shared(mapping) => mapping.base().cast_const(),
+            #[cfg(test)]
+            Memory::Own(lines) => lines.as_ptr().cast(),
+        };
+        base.wrapping_add(n * LINE_BYTES)
+    }
+
+    fn pointer(&self) -> &AtomicU64 {
+        // SAFETY: the memory has this line, which only atomics access.
+        unsafe { &*self.line(0).cast() }
+    }
+
+    /// Not 0: a rank has sieved, or is about to.
+    pub fn sieved(&self) -> &AtomicU32 {
+        // SAFETY: as above.
+        unsafe { &*self.line(1).cast() }
+    }
+
+    /// Each rank's writes under way.
+    pub fn under_way(&self) -> &[UnderWay] {
+        // SAFETY: the memory has a line for each rank, which only atomics access.
+        unsafe { std::slice::from_raw_parts(self.line(2).cast(), self.ranks as usize) }
+    }
+}
 
 /// Where the pointer lies, as rank 0 tells the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,12 +117,8 @@ impl Announced {
 pub(super) enum SharedPointer {
     /// Of a file with one rank.
     Own(AtomicU64),
-    /// In memory of the node.
-    OnNode {
-        mapping: Mapping,
-        /// This process is to release it.
-        range: Option<SharedRange>,
-    },
+    /// In memory of the node. The range is to be released by this process.
+    OnNode(Arc<NodeState>, Option<SharedRange>),
     /// In memory of rank 0.
     InWindow(Arc<Win>),
 }
@@ -78,7 +132,7 @@ impl SharedPointer {
         let local = &process().rank_info.local_ranks;
         let on_node = (0..comm.size()).all(|rank| local.binary_search(&comm.peer(rank)).is_ok());
         let memory = device::device().shared_memory().filter(|_| on_node);
-        match memory.and_then(|memory| memory.allocate(POINTER_BYTES).ok()) {
+        match memory.and_then(|memory| memory.allocate(NodeState::bytes(comm.size()) as u64).ok()) {
             Some(range) => Announced::OnNode(range),
             None => Announced::InWindow,
         }
@@ -94,10 +148,14 @@ impl SharedPointer {
                 let memory = device::device().shared_memory();
                 let mapping = memory.map(|memory| memory.map(range));
                 match mapping {
-                    Some(Ok(mapping)) => Ok(SharedPointer::OnNode {
-                        mapping,
-                        range: (comm.rank() == 0).then_some(range),
-                    }),
+                    Some(Ok(mapping)) if mapping.len() >= NodeState::bytes(comm.size()) => {
+                        let state = NodeState {
+                            memory: Memory::Shared(mapping),
+                            ranks: comm.size(),
+                        };
+                        let range = (comm.rank() == 0).then_some(range);
+                        Ok(SharedPointer::OnNode(Arc::new(state), range))
+                    }
                     other => Err(err!(
                         NoMem,
                         "the memory of the shared file pointer cannot be mapped: {}",
@@ -131,13 +189,19 @@ impl SharedPointer {
         !matches!(self, SharedPointer::InWindow(_))
     }
 
+    /// How the ranks keep sieving writes apart from others. `rank` is this rank.
+    pub fn write_gate(&self, rank: u32) -> WriteGate {
+        match self {
+            SharedPointer::Own(_) => WriteGate::Alone,
+            SharedPointer::OnNode(state, _) => WriteGate::OnNode(state.clone(), rank),
+            SharedPointer::InWindow(_) => WriteGate::Elsewhere,
+        }
+    }
+
     fn word(&self) -> Option<&AtomicU64> {
         match self {
             SharedPointer::Own(word) => Some(word),
-            SharedPointer::OnNode { mapping, .. } => {
-                // SAFETY: the mapping has these bytes, at a page, and only atomics access them.
-                Some(unsafe { &*mapping.base().cast::<AtomicU64>() })
-            }
+            SharedPointer::OnNode(state, _) => Some(state.pointer()),
             SharedPointer::InWindow(_) => None,
         }
     }
@@ -207,9 +271,7 @@ impl SharedPointer {
     /// Frees it when no rank uses it any more. For a window, collective.
     pub fn release(&self) {
         match self {
-            SharedPointer::OnNode {
-                range: Some(range), ..
-            } => {
+            SharedPointer::OnNode(_, Some(range)) => {
                 if let Some(memory) = device::device().shared_memory() {
                     memory.release(*range);
                 }

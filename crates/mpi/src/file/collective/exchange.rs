@@ -443,8 +443,9 @@ impl Exchange {
         let (ranks, pieces) = self.pieces(&range);
         if self.window.is_none() && !pieces.is_empty() {
             let spare = self.spare.pop();
-            let stored = &self.transfer.stored;
-            let mut window = spare.unwrap_or_else(|| Window::new(stored, self.plan.direction));
+            let (stored, gate) = (&self.transfer.stored, &self.transfer.write_gate);
+            let mut window =
+                spare.unwrap_or_else(|| Window::new(stored, gate, self.plan.direction));
             window.place(pieces);
             if reading && self.failure.is_none() {
                 self.state = State::AwaitRead;

@@ -1,6 +1,7 @@
 //! A window: a range of the file in an aggregator's memory.
 
 use super::super::access::Direction;
+use super::super::write_gate::WriteGate;
 use crate::device;
 use crate::{Error, Result};
 use ferry_io::store::StoredFile;
@@ -24,6 +25,7 @@ pub(super) struct Piece {
 pub(super) struct Window {
     direction: Direction,
     stored: Arc<dyn StoredFile>,
+    write_gate: WriteGate,
     /// The byte of the file where it begins.
     start: u64,
     /// Its bytes, and room for more.
@@ -49,10 +51,15 @@ pub(super) struct Scattered {
 unsafe impl Send for Scattered {}
 
 impl Window {
-    pub fn new(stored: &Arc<dyn StoredFile>, direction: Direction) -> Window {
+    pub fn new(
+        stored: &Arc<dyn StoredFile>,
+        write_gate: &WriteGate,
+        direction: Direction,
+    ) -> Window {
         Window {
             direction,
             stored: stored.clone(),
+            write_gate: write_gate.clone(),
             start: 0,
             memory: Vec::new(),
             len: 0,
@@ -144,18 +151,29 @@ impl Window {
     /// Nothing is written but the pieces: what lies between them may be written by others at the
     /// same time.
     fn write(&mut self) -> ferry_io::Result<()> {
-        let (stored, start) = (&*self.stored, self.start);
+        let start = self.start;
         let portions: Vec<Portion<'_>> = self.pieces.iter().map(Piece::portion).collect();
         let coverage = two_phase::coverage(&portions, &(start..start + self.len as u64));
         if coverage.is_none_or(|c| !c.has_holes) {
-            return transfer::write_all(stored, &self.memory[..self.len], start);
+            return self.write_run(&self.memory[..self.len], start);
         }
         for run in two_phase::union(self.pieces.iter().map(Piece::runs)) {
             let at = (run.offset - start) as usize;
             let data = &self.memory[at..at + run.len as usize];
-            transfer::write_all(stored, data, run.offset)?;
+            self.write_run(data, run.offset)?;
         }
         Ok(())
+    }
+
+    /// Writes one run, under a lock if somebody sieves.
+    fn write_run(&self, data: &[u8], offset: u64) -> ferry_io::Result<()> {
+        let unlocked = self.write_gate.begin(false);
+        let end = offset + data.len() as u64;
+        let _lock = match unlocked {
+            Some(_) => None,
+            None => Some(transfer::lock(&*self.stored, offset..end, true)?),
+        };
+        transfer::write_all(&*self.stored, data, offset)
     }
 }
 
@@ -255,7 +273,7 @@ mod tests {
         let store = MemoryStore::default();
         let file = store.open(Path::new("x"), &OpenMode::CREATE).unwrap();
         transfer::write_all(&*file, &[b'.'; 12], 0).unwrap();
-        let mut window = Window::new(&file, Direction::Write);
+        let mut window = Window::new(&file, &WriteGate::Alone, Direction::Write);
         window.place(vec![piece(0, 4, 0..3), piece(1, 4, 0..3)]);
         window.put(0, b"abc");
         let (scattered, bytes) = window.scattered(1);
@@ -267,7 +285,7 @@ mod tests {
         let mut all = [0; 12];
         transfer::read_exact_or_end(&*file, &mut all, 0).unwrap();
         assert_eq!(&all, b"ax..by..cz..");
-        let mut window = Window::new(&file, Direction::Read);
+        let mut window = Window::new(&file, &WriteGate::Alone, Direction::Read);
         window.place(vec![piece(0, 4, 1..3), piece(1, 4, 0..3)]);
         window.transfer();
         let mut two = [0; 2];
@@ -286,7 +304,7 @@ mod tests {
         let store = MemoryStore::default();
         let file = store.open(Path::new("x"), &OpenMode::CREATE).unwrap();
         transfer::write_all(&*file, b"abc", 0).unwrap();
-        let mut window = Window::new(&file, Direction::Read);
+        let mut window = Window::new(&file, &WriteGate::Alone, Direction::Read);
         window.place(vec![piece(0, 1, 0..5)]);
         window.transfer();
         let e = window.result.unwrap_err();

@@ -1,0 +1,132 @@
+//! Sieving writes beside others: who may write without a lock.
+//!
+//! A sieving write reads a range of the file, changes its own pieces of it, and writes the range
+//! back. What others write between the pieces in the meantime would be lost, so that all of them
+//! have to lock what they write. They do, from the first sieving write of any rank on: before it,
+//! its rank raises a flag in the node's memory and waits until the writes that are under way have
+//! ended. Files that nobody sieves are written without locks.
+
+use super::shared::NodeState;
+use rustix::thread::futex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How the ranks of a file keep sieving writes apart from others.
+#[derive(Clone)]
+pub(super) enum WriteGate {
+    /// There is one rank.
+    Alone,
+    /// By the node's memory. The number is this rank's.
+    OnNode(Arc<NodeState>, u32),
+    /// Not at all: the ranks share no memory, and sieve only if a hint says so on all of them.
+    Elsewhere,
+}
+
+/// A rank's writes that are under way, in a cache line of their own. Zeros: none are.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub(super) struct UnderWay(AtomicU32);
+
+/// A write that is under way without a lock.
+pub(super) struct Unlocked(Option<(Arc<NodeState>, u32)>);
+
+impl WriteGate {
+    /// May this rank sieve without being asked to?
+    pub fn may_sieve(&self) -> bool {
+        !matches!(self, WriteGate::Elsewhere)
+    }
+
+    /// Begins a write, which `sieves` or not. `None`: it has to be made under a lock. Blocks while
+    /// the first sieving write waits for others.
+    pub fn begin(&self, sieves: bool) -> Option<Unlocked> {
+        let WriteGate::OnNode(state, rank) = self else {
+            return Some(Unlocked(None));
+        };
+        if sieves {
+            state.close();
+            return None;
+        }
+        if state.is_closed() {
+            return None;
+        }
+        let own = &state.under_way()[*rank as usize].0;
+        own.fetch_add(1, Ordering::SeqCst);
+        let unlocked = Unlocked(Some((state.clone(), *rank)));
+        // The flag may have been raised since: who raised it waits for this write, or not.
+        (!state.is_closed()).then_some(unlocked)
+    }
+}
+
+impl NodeState {
+    fn is_closed(&self) -> bool {
+        self.sieved().load(Ordering::SeqCst) != 0
+    }
+
+    /// Raises the flag, and waits for the writes without locks.
+    fn close(&self) {
+        self.sieved().store(1, Ordering::SeqCst);
+        for UnderWay(count) in self.under_way() {
+            loop {
+                let now = count.load(Ordering::SeqCst);
+                if now == 0 {
+                    break;
+                }
+                let _ = futex::wait(count, futex::Flags::empty(), now, None);
+            }
+        }
+    }
+}
+
+impl Drop for Unlocked {
+    fn drop(&mut self) {
+        let Some((state, rank)) = &self.0 else { return };
+        let count = &state.under_way()[*rank as usize].0;
+        count.fetch_sub(1, Ordering::SeqCst);
+        if state.is_closed() {
+            let _ = futex::wake(count, futex::Flags::empty(), i32::MAX as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    fn gates(ranks: u32) -> Vec<WriteGate> {
+        let state = Arc::new(NodeState::of_threads(ranks));
+        let gate = |rank| WriteGate::OnNode(state.clone(), rank);
+        (0..ranks).map(gate).collect()
+    }
+
+    #[test]
+    fn nobody_writes_without_a_lock_once_one_sieves() {
+        let gates = gates(2);
+        assert!(gates[0].begin(false).is_some());
+        let before = gates[0].begin(false);
+        let sieves = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(gates[1].begin(true).is_none());
+                sieves.store(true, Ordering::SeqCst);
+            });
+            while !matches!(&gates[0], WriteGate::OnNode(state, _) if state.is_closed()) {
+                std::thread::yield_now();
+            }
+            assert!(
+                !sieves.load(Ordering::SeqCst),
+                "it waits for the write under way"
+            );
+            assert!(gates[0].begin(false).is_none());
+            drop(before);
+        });
+        assert!(sieves.load(Ordering::SeqCst));
+        assert!(gates[1].begin(false).is_none());
+    }
+
+    #[test]
+    fn alone_nothing_is_locked() {
+        assert!(WriteGate::Alone.begin(true).is_some() && WriteGate::Alone.may_sieve());
+        assert!(!WriteGate::Elsewhere.may_sieve());
+    }
+}
