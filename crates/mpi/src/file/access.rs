@@ -8,6 +8,7 @@ use crate::{Datatype, Error, Result, err};
 use ferry_io::store::{RangeLock, StoredFile};
 use ferry_io::transfer::{self, Access};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Bytes of a buffer that is not contiguous, packed and transferred at a time.
 const PACK_BYTES: usize = 4 << 20;
@@ -97,6 +98,52 @@ impl File {
         })
     }
 
+    /// A transfer of bytes that lie in one run in memory and in the file, which is most. `None`: it
+    /// is another one.
+    ///
+    /// # Safety
+    /// The buffer is readable or writable as its count and type say.
+    #[inline]
+    unsafe fn plain(
+        &self,
+        direction: Direction,
+        position: Position,
+        buffer: &Buffer<'_>,
+    ) -> Option<Result<Outcome>> {
+        let displacement = self.plain_view.load(Ordering::Relaxed).checked_sub(1)?;
+        let allowed = match direction {
+            Direction::Read => self.mode.read,
+            Direction::Write => self.mode.write,
+        };
+        let at = run(buffer.address, buffer.count, buffer.datatype)?;
+        let len = message_len(buffer.count, buffer.datatype);
+        if !allowed || self.is_atomic() || len == 0 {
+            return None;
+        }
+        let begin = match self.begin_access(position, len as u64) {
+            Ok(begin) if begin <= i64::MAX as u64 - displacement => displacement + begin,
+            Ok(_) => return Some(Err(err!(Arg, "the offset is beyond any file"))),
+            Err(e) => return Some(Err(e)),
+        };
+        let stored = &*self.stored;
+        let done = match direction {
+            Direction::Read => {
+                // SAFETY: the caller's promise: the buffer is one run of so many bytes.
+                let buf = unsafe { std::slice::from_raw_parts_mut(at, len) };
+                transfer::read_exact_or_end(stored, buf, begin)
+            }
+            Direction::Write => {
+                // SAFETY: as above.
+                let buf = unsafe { std::slice::from_raw_parts(at, len) };
+                self.write_gate.write(stored, buf, begin).map(|()| len)
+            }
+        };
+        Some(done.map_err(Error::from).map(|bytes| Outcome {
+            bytes: bytes as u64,
+            ..Outcome::EMPTY
+        }))
+    }
+
     /// Reads at `position`. Blocks until the data are in the buffer. The outcome's bytes are fewer
     /// than asked for where the file ends.
     ///
@@ -105,6 +152,10 @@ impl File {
     /// # Safety
     /// The buffer is writable as its count and type say.
     pub unsafe fn read(&self, position: Position, buffer: Buffer<'_>) -> Result<Outcome> {
+        // SAFETY: the caller's promise.
+        if let Some(done) = unsafe { self.plain(Direction::Read, position, &buffer) } {
+            return done;
+        }
         let transfer = self.transfer(Direction::Read, position, buffer)?;
         // SAFETY: the caller's promise.
         unsafe { transfer.run() }
@@ -117,6 +168,10 @@ impl File {
     /// # Safety
     /// The buffer is readable as its count and type say.
     pub unsafe fn write(&self, position: Position, buffer: Buffer<'_>) -> Result<Outcome> {
+        // SAFETY: the caller's promise.
+        if let Some(done) = unsafe { self.plain(Direction::Write, position, &buffer) } {
+            return done;
+        }
         let transfer = self.transfer(Direction::Write, position, buffer)?;
         // SAFETY: the caller's promise.
         unsafe { transfer.run() }

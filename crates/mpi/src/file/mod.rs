@@ -43,7 +43,7 @@ use collective::Exchanged;
 use ferry_io::store::StoredFile;
 use shared::SharedPointer;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use view::FileView;
 use write_gate::WriteGate;
@@ -62,6 +62,9 @@ pub struct File {
     mode: OpenMode,
     stored: Arc<dyn StoredFile>,
     view: RwLock<Arc<FileView>>,
+    /// The view's displacement plus 1, if it is one of bytes, as they are in memory, from there on.
+    /// 0: it is another one.
+    plain_view: AtomicU64,
     /// The individual file pointer, in etypes of the view.
     position: Mutex<u64>,
     shared: SharedPointer,

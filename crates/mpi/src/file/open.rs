@@ -15,7 +15,7 @@ use crate::process::process;
 use crate::{Comm, Errhandler, ErrhandlerSlot, Identity, Info, Result, err};
 use ferry_io::store::{self, PosixStore, Store, StoredFile};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// How a file is opened (the amode of MPI_File_open).
@@ -228,6 +228,7 @@ impl File {
             mode,
             stored,
             view: RwLock::new(Arc::new(FileView::bytes())),
+            plain_view: AtomicU64::new(1),
             position: Mutex::new(first.bytes),
             write_gate: shared.write_gate(comm.rank()),
             shared,

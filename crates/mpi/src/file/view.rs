@@ -4,6 +4,7 @@ use super::representation::Representation;
 use super::{File, agree};
 use crate::{Datatype, Info, Result, err};
 use ferry_datatype::Basic;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 /// A view.
@@ -87,6 +88,15 @@ impl FileView {
         })
     }
 
+    /// Its displacement plus 1, if it is a contiguous view of bytes as they are in memory; else 0.
+    fn plain(&self) -> u64 {
+        let bytes = self.etype_bytes == 1 && self.representation.is_native();
+        match bytes && self.layout.is_contiguous() {
+            true => self.layout.offset_of(0) + 1,
+            false => 0,
+        }
+    }
+
     /// Etypes in these bytes of the view's data.
     pub fn etypes(&self, bytes: u64) -> u64 {
         bytes / self.etype_bytes
@@ -140,6 +150,7 @@ impl File {
             ))
         };
         let view = agree::then(&self.comm, mine, |_| self.shared.store(0))?;
+        self.plain_view.store(view.plain(), Ordering::Relaxed);
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
         *self.position.lock().unwrap_or_else(PoisonError::into_inner) = 0;
         *self.hints() = hints;

@@ -7,6 +7,8 @@
 //! ended. Files that nobody sieves are written without locks.
 
 use super::shared::NodeState;
+use ferry_io::store::StoredFile;
+use ferry_io::transfer;
 use rustix::thread::futex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -54,6 +56,19 @@ impl WriteGate {
         let unlocked = Unlocked(Some((state.clone(), *rank)));
         // The flag may have been raised since: who raised it waits for this write, or not.
         (!state.is_closed()).then_some(unlocked)
+    }
+}
+
+impl WriteGate {
+    /// Writes one run, under a lock if somebody sieves. Blocks.
+    pub fn write(&self, file: &dyn StoredFile, data: &[u8], offset: u64) -> ferry_io::Result<()> {
+        let unlocked = self.begin(false);
+        let end = offset + data.len() as u64;
+        let _lock = match unlocked {
+            Some(_) => None,
+            None => Some(transfer::lock(file, offset..end, true)?),
+        };
+        transfer::write_all(file, data, offset)
     }
 }
 

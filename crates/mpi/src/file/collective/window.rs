@@ -151,29 +151,20 @@ impl Window {
     /// Nothing is written but the pieces: what lies between them may be written by others at the
     /// same time.
     fn write(&mut self) -> ferry_io::Result<()> {
-        let start = self.start;
+        let (stored, start) = (&*self.stored, self.start);
         let portions: Vec<Portion<'_>> = self.pieces.iter().map(Piece::portion).collect();
         let coverage = two_phase::coverage(&portions, &(start..start + self.len as u64));
         if coverage.is_none_or(|c| !c.has_holes) {
-            return self.write_run(&self.memory[..self.len], start);
+            return self
+                .write_gate
+                .write(stored, &self.memory[..self.len], start);
         }
         for run in two_phase::union(self.pieces.iter().map(Piece::runs)) {
             let at = (run.offset - start) as usize;
             let data = &self.memory[at..at + run.len as usize];
-            self.write_run(data, run.offset)?;
+            self.write_gate.write(stored, data, run.offset)?;
         }
         Ok(())
-    }
-
-    /// Writes one run, under a lock if somebody sieves.
-    fn write_run(&self, data: &[u8], offset: u64) -> ferry_io::Result<()> {
-        let unlocked = self.write_gate.begin(false);
-        let end = offset + data.len() as u64;
-        let _lock = match unlocked {
-            Some(_) => None,
-            None => Some(transfer::lock(&*self.stored, offset..end, true)?),
-        };
-        transfer::write_all(&*self.stored, data, offset)
     }
 }
 
