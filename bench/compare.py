@@ -1,5 +1,5 @@
-"""What the benchmarks of one chapter share: they run one C program over Ferry and its peers in turns,
-and print a table of ratios with aims."""
+"""What the benchmarks of one chapter share: they run one C program over Ferry and its peers in
+turns, and print a table of ratios with aims."""
 
 import argparse
 import csv
