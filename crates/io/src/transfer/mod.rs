@@ -146,7 +146,7 @@ pub fn write(
     Ok(done)
 }
 
-/// Returns whether [`write`] of `len` data bytes from `position` on would sieve.
+/// Returns whether [`write()`] of `len` data bytes from `position` on would sieve.
 pub fn write_sieves(
     file: &dyn StoredFile,
     view: &View,
