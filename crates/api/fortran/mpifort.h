@@ -7,7 +7,16 @@
 #ifndef MPIFORT_H
 #define MPIFORT_H
 
+/* mpi.h declares these for programs, which see their addresses alone. */
+#define mpifstatus_ declared_status
+#define mpifstatuses_ declared_statuses
+#define mpif08status_ declared_f08_status
+#define mpif08statuses_ declared_f08_statuses
 #include <mpi.h>
+#undef mpifstatus_
+#undef mpifstatuses_
+#undef mpif08status_
+#undef mpif08statuses_
 #include <stddef.h>
 #include <stdint.h>
 

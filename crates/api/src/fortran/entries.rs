@@ -9,13 +9,14 @@ use crate::kind::{Kind, Passing};
 use std::fmt::Write;
 
 /// Sources that are the same for all procedures: names and texts.
-pub const SOURCES: [(&str, &str); 6] = [
+pub const SOURCES: [(&str, &str); 7] = [
     ("mpifort.h", include_str!("../../fortran/mpifort.h")),
     ("convert.c", include_str!("../../fortran/convert.c")),
     ("section.c", include_str!("../../fortran/section.c")),
     ("callback.c", include_str!("../../fortran/callback.c")),
     ("attribute.c", include_str!("../../fortran/attribute.c")),
     ("special.c", include_str!("../../fortran/special.c")),
+    ("removed.c", include_str!("../../fortran/removed.c")),
 ];
 
 /// Functions whose procedures are written by hand, in `special.c` and `callback.c`.
@@ -85,6 +86,9 @@ pub fn source() -> String {
         entry(&mut out, &procedure);
         let (lower, upper) = (name.to_lowercase(), name.to_uppercase());
         let _ = writeln!(out, "ALIASES({lower}, {upper})");
+        if procedure.has_pointer_form() {
+            let _ = writeln!(out, "ALIAS_FORM({lower}_cptr, {lower})");
+        }
         if is_shared(&procedure) {
             let _ = writeln!(out, "ALIAS_F08({lower})");
         }

@@ -91,7 +91,7 @@ pub fn files() -> Vec<(&'static str, String)> {
 /// The library's sources that are compiled once.
 pub const COMPILED_ONCE: [&str; 4] = ["convert.c", "section.c", "callback.c", "attribute.c"];
 /// The library's sources that are compiled twice, the second time with `MPIFORT_PROFILE`.
-pub const COMPILED_TWICE: [&str; 2] = ["procedures.c", "special.c"];
+pub const COMPILED_TWICE: [&str; 3] = ["procedures.c", "special.c", "removed.c"];
 /// The Fortran sources, each of one module.
 pub const MODULES: [&str; 2] = ["mpi.F90", "mpi_f08.F90"];
 
@@ -124,6 +124,13 @@ impl Procedure {
     /// Has it a choice buffer?
     pub fn has_choice(&self) -> bool {
         self.arguments().iter().any(|a| a.base == Base::Choice)
+    }
+
+    /// Has it, in the module `mpi`, a second form whose `baseptr` is a TYPE(C_PTR)? Its specific name
+    /// ends with `_CPTR` (MPI 5.0 §9.2, §12.2).
+    pub fn has_pointer_form(&self) -> bool {
+        let is_base = |a: &Argument| a.parameter.name == "baseptr" && a.base == Base::Address;
+        self.module == Module::Mpi && self.arguments().iter().any(is_base)
     }
 
     /// Is its last argument `ierror`?

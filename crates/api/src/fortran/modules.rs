@@ -124,10 +124,14 @@ fn interfaces(out: &mut String, module: Module, prefix: &str) {
             Module::MpiF08 => {
                 let _ = writeln!(out, "\n  interface {prefix}{generic}");
             }
+            Module::Mpi if forms[0].has_pointer_form() => {
+                let _ = writeln!(out, "\n  interface {prefix}{generic}");
+                procedure_interface(out, forms[0], prefix, true);
+            }
             Module::Mpi => *out += "\n  interface\n",
         }
         for procedure in &forms {
-            procedure_interface(out, procedure, prefix);
+            procedure_interface(out, procedure, prefix, false);
         }
         *out += "  end interface\n";
         at += forms.len();
@@ -135,9 +139,17 @@ fn interfaces(out: &mut String, module: Module, prefix: &str) {
     extras(out, module, prefix);
 }
 
-fn procedure_interface(out: &mut String, procedure: &Procedure, prefix: &str) {
-    let name = format!("{prefix}{}", procedure.specific());
-    let arguments = procedure.arguments();
+/// The interface of a procedure, or of its form with TYPE(C_PTR).
+fn procedure_interface(out: &mut String, procedure: &Procedure, prefix: &str, pointer: bool) {
+    let form = if pointer { "_cptr" } else { "" };
+    let name = format!("{prefix}{}{form}", procedure.specific());
+    let mut arguments = procedure.arguments();
+    for base in arguments
+        .iter_mut()
+        .filter(|a| pointer && a.parameter.name == "baseptr")
+    {
+        base.base = Base::Pointer;
+    }
     let mut names: Vec<String> = arguments.iter().map(|a| a.name.clone()).collect();
     if procedure.has_error() {
         names.push("ierror".into());
