@@ -126,8 +126,8 @@ impl Procedure {
         self.arguments().iter().any(|a| a.base == Base::Choice)
     }
 
-    /// Has it, in the module `mpi`, a second form whose `baseptr` is a TYPE(C_PTR)? Its specific name
-    /// ends with `_CPTR` (MPI 5.0 §9.2, §12.2).
+    /// Has it, in the module `mpi`, a second form whose `baseptr` is a TYPE(C_PTR)? Its specific
+    /// name ends with `_CPTR` (MPI 5.0 §9.2, §12.2).
     pub fn has_pointer_form(&self) -> bool {
         let is_base = |a: &Argument| a.parameter.name == "baseptr" && a.base == Base::Address;
         self.module == Module::Mpi && self.arguments().iter().any(is_base)
