@@ -509,7 +509,7 @@ impl Win {
     }
 
     /// Nobody uses the window any more.
-    fn let_go(self: &Arc<Win>) {
+    pub(super) fn let_go(self: &Arc<Win>) {
         remote::unregister(self);
         self.memory.leave_card();
         if let Some(range) = self.control.range()

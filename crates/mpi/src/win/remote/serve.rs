@@ -226,9 +226,16 @@ impl Server<'_> {
         let len = datatype.packed_size(count)?;
         let (low, end) = datatype.span(count)?;
         let (win, offset) = (self.win, elements.offset);
-        let fits = if low == end {
-            true
-        } else if win.flavor == Flavor::Dynamic {
+        if len == 0 {
+            // No bytes: the offset may be anything.
+            return Ok(Found {
+                at: std::ptr::dangling_mut(),
+                count: 0,
+                datatype,
+                len: 0,
+            });
+        }
+        let fits = if win.flavor == Flavor::Dynamic {
             let regions = win.control.regions(win.member);
             let first = (offset as u64).checked_add_signed(low);
             let bytes = end.wrapping_sub(low) as u64;

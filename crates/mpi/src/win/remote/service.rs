@@ -252,3 +252,6 @@ fn serve(win: &Win, d: &mut Device, rank: u32, origin: &mut Origin) -> bool {
     server.answers.send(d);
     server.released
 }
+
+#[cfg(test)]
+mod tests;
