@@ -52,6 +52,7 @@ pub use segment::{ARENA_BYTES, Segment, SegmentLayout};
 pub use spawn_order::{ParentNews, ParentSocket, SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};
 pub use status::{PEER_OWN_PROGRAM, PEER_SEVERAL, RankState, RankStatus, SendSlot, Wait};
 pub use status::{
-    TAG_WINDOW_ACCUMULATE, TAG_WINDOW_COMPLETE, TAG_WINDOW_FLUSH, TAG_WINDOW_LOCK, TAG_WINDOW_POST,
+    TAG_WINDOW_ACCUMULATE, TAG_WINDOW_COMPLETE, TAG_WINDOW_FLUSH, TAG_WINDOW_FREE, TAG_WINDOW_LOCK,
+    TAG_WINDOW_POST,
 };
 pub use thread::{THREAD_PREFIX, start_thread};

@@ -45,6 +45,8 @@ pub const TAG_WINDOW_POST: i32 = -12;
 pub const TAG_WINDOW_COMPLETE: i32 = -13;
 /// In [`RankStatus::tag`]: one-sided operations that the peer has not done yet.
 pub const TAG_WINDOW_FLUSH: i32 = -14;
+/// In [`RankStatus::tag`]: MPI_Win_free of the window's other ranks.
+pub const TAG_WINDOW_FREE: i32 = -15;
 
 /// What a rank is doing. Written by the rank, read by the launcher. Only the [send slot](SendSlot)
 /// is written by other ranks, too. All fields are advisory.

@@ -1,7 +1,9 @@
-//! Ranks that wait in one-sided communication: for a lock, a post, a completion or a flush.
+//! Ranks that wait in one-sided communication: for a lock, a post, a completion, a flush, or the
+//! others in MPI_Win_free.
 
 use ferry_job::{
-    TAG_WINDOW_ACCUMULATE, TAG_WINDOW_COMPLETE, TAG_WINDOW_FLUSH, TAG_WINDOW_LOCK, TAG_WINDOW_POST,
+    TAG_WINDOW_ACCUMULATE, TAG_WINDOW_COMPLETE, TAG_WINDOW_FLUSH, TAG_WINDOW_FREE, TAG_WINDOW_LOCK,
+    TAG_WINDOW_POST,
 };
 
 use super::snapshot::RankView;
@@ -25,6 +27,7 @@ impl RankView {
             TAG_WINDOW_POST => format!("MPI_Win_post of {peer}"),
             TAG_WINDOW_COMPLETE => "MPI_Win_complete of its origins".into(),
             TAG_WINDOW_FLUSH => format!("{peer} to do its operations"),
+            TAG_WINDOW_FREE => "MPI_Win_free of the other ranks".into(),
             _ => return None,
         })
     }
@@ -46,6 +49,7 @@ pub(super) fn window_waits(ranks: &[RankView], found: &mut Vec<String>) {
                 ": each rank in the group of MPI_Win_post has to call MPI_Win_start and \
                  MPI_Win_complete"
             }
+            TAG_WINDOW_FREE => ": all ranks of the window have to call MPI_Win_free",
             _ => "",
         };
         let peer = usize::try_from(rank.peer).ok().and_then(|p| ranks.get(p));

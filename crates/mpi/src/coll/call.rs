@@ -4,7 +4,9 @@
 use super::executor::{self, BoundSchedule, CacheKey, CollArgs, CollTag, Form, Function, View};
 use super::{node, select};
 use crate::{Comm, Datatype, Op, Request, Result, overlap};
-use ferry_schedule::{Collective, Root, Schedule};
+use ferry_datatype::Basic;
+use ferry_op::Predefined;
+use ferry_schedule::{Collective, Reduction, Root, Schedule};
 use std::sync::Arc;
 
 /// The collective operation of a call.
@@ -100,6 +102,24 @@ impl<'a> Call<'a> {
         unsafe { executor::run(&schedule, args, self.next_tag(Form::Blocking)) }
     }
 
+    /// As [`Call::run`], for buffers of the library's own: never in the background.
+    ///
+    /// # Errors
+    /// As [`Call::run`].
+    ///
+    /// # Safety
+    /// As [`Call::run`].
+    unsafe fn run_at_once(&self) -> Result<()> {
+        if let CollectiveOperation::Collective(collective) = &self.operation {
+            // SAFETY: the caller's promise.
+            if let Some(result) = unsafe { node::run(collective, &self.args) } {
+                return result;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { executor::run(&self.schedule(), &self.args, self.next_tag(Form::Blocking)) }
+    }
+
     /// Starts the call (MPI_I…). Does not block.
     ///
     /// # Safety
@@ -164,4 +184,28 @@ fn root_of(operation: &CollectiveOperation<'_>, comm: &Comm) -> i32 {
         Root::This => comm.rank() as i32,
         Root::Elsewhere => -1,
     }
+}
+
+/// Sets the bits that are set in the numbers of any rank. A collective call on `comm`; blocks until
+/// all ranks have made it, with as many numbers.
+///
+/// # Errors
+/// Another rank is in another collective call.
+pub(crate) fn or_bits(comm: &Arc<Comm>, numbers: &mut [u64]) -> Result<()> {
+    let long = Datatype::basic(Basic::Uint64);
+    let of = Reduction {
+        count: numbers.len() as i64,
+        element: 8,
+        commutes: true,
+    };
+    let view = View::Uniform {
+        address: numbers.as_mut_ptr().cast(),
+        count: numbers.len() as i64,
+        datatype: long,
+    };
+    let allreduce = CollectiveOperation::Collective(Collective::Allreduce { of, in_place: true });
+    let reduction = Some((Op::of(Predefined::Bor), long));
+    let call = Call::new(comm, allreduce, View::Nothing, view, reduction);
+    // SAFETY: the buffer has so many elements, which are not used until the call is over.
+    unsafe { call.run_at_once() }
 }

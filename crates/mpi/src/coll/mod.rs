@@ -19,6 +19,7 @@ mod neighbour;
 mod node;
 mod select;
 
+pub(crate) use call::or_bits;
 pub use call::{Call, CollectiveOperation};
 pub use comm_state::CommState;
 pub use executor::{Block, COUNTERS, Counters, View};

@@ -46,6 +46,10 @@ pub(super) struct Block {
     pub disp_unit: AtomicU64,
     /// Where it begins in the node's range, bytes. Windows of allocated memory only.
     pub offset: AtomicU64,
+    /// How many members have called MPI_Win_free, and how many have seen that all have. The first
+    /// member's only.
+    pub arrived: AtomicU64,
+    pub left: AtomicU64,
 }
 
 /// A region that was attached to a dynamic window.

@@ -8,7 +8,8 @@
 //! 5. all ranks learn whether all have succeeded
 //! ```
 //!
-//! On one node steps 2 and 3 are one.
+//! On one node steps 1 to 3 are one small collective if all sizes and units are the same. Otherwise
+//! steps 2 and 3 are one.
 
 use super::control::{Control, Layout, NodeMembers};
 use super::epoch::Epochs;
@@ -17,6 +18,7 @@ use super::memory::{ALIGN_BYTES, Allocation, CardMemory, Memory};
 use super::target::{Extent, Extents, Reach, Targets, node_members};
 use super::{Flavor, Win, remote};
 use crate::attr::Attributes;
+use crate::coll::or_bits;
 use crate::comm::agree::{Agreement, Reader, put_framed, put_u64};
 use crate::device::{self, ContextId, Offer, SegmentKey, SharedRange};
 use crate::process::process;
@@ -28,9 +30,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 const SMALL_ALIGN_BYTES: u64 = 64;
 
 /// Bit of what a rank tells of a new window: it could not make it.
-const FAILED: u8 = 1;
+const FAILED: u64 = 1;
 /// Bit of what a rank tells of a new window: it has no slot for notifications.
-const NO_SLOT_HERE: u8 = 2;
+const NO_SLOT_HERE: u64 = 2;
 
 /// The arguments of a call that makes a window.
 pub struct NewWindow<'a> {
@@ -89,27 +91,27 @@ impl Extent {
 }
 
 impl NodeRange {
-    fn put(self, out: &mut Vec<u8>) {
+    fn encode(self) -> [u64; 3] {
         let range = self.range.unwrap_or(SharedRange { offset: 0, len: 0 });
-        put_u64(out, range.offset);
-        put_u64(out, range.len);
-        put_u64(
-            out,
-            u64::from(self.noncontig) | u64::from(self.has_memory) << 1,
-        );
+        let flags = u64::from(self.noncontig) | u64::from(self.has_memory) << 1;
+        [range.offset, range.len, flags]
+    }
+
+    fn decode([offset, len, flags]: [u64; 3]) -> NodeRange {
+        NodeRange {
+            range: (len > 0).then_some(SharedRange { offset, len }),
+            noncontig: flags & 1 != 0,
+            has_memory: flags & 2 != 0,
+        }
+    }
+
+    fn put(self, out: &mut Vec<u8>) {
+        self.encode().iter().for_each(|word| put_u64(out, *word));
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<NodeRange> {
-        let range = SharedRange {
-            offset: reader.u64()?,
-            len: reader.u64()?,
-        };
-        let flags = reader.u64()?;
-        Ok(NodeRange {
-            range: (range.len > 0).then_some(range),
-            noncontig: flags & 1 != 0,
-            has_memory: flags & 2 != 0,
-        })
+        let words = [reader.u64()?, reader.u64()?, reader.u64()?];
+        Ok(NodeRange::decode(words))
     }
 }
 
@@ -191,9 +193,48 @@ impl NewWindow<'_> {
         }
     }
 
+    /// Steps 1 and 2 on one node, in one small collective. `None`: sizes or displacement units
+    /// differ.
+    ///
+    /// Two numbers are equal if neither has a bit that the other lacks, nor lacks one that the
+    /// other has. Rank 0 expects that they are, and allocates.
+    fn agree_if_same(&self, members: &NodeMembers) -> Result<Option<Agreed>> {
+        let extents = Extents::Same(self.extent(None));
+        let (size, unit) = (self.size as u64, self.disp_unit as u64);
+        let mut words = [size, !size, unit, !unit, 0, 0, 0, 0];
+        let mut allocated = None;
+        if self.comm.rank() == 0 {
+            let node = self.allocate(members, &extents);
+            allocated = node.range;
+            words[4] = process().new_context().0;
+            words[5..].copy_from_slice(&node.encode());
+        }
+        or_bits(self.comm, &mut words)?;
+        let [size, no_size, unit, no_unit, context, node @ ..] = words;
+        if size & no_size != 0 || unit & no_unit != 0 {
+            let d = device::device();
+            if let Some((range, memory)) = allocated.zip(d.shared_memory()) {
+                memory.release(range);
+            }
+            return Ok(None);
+        }
+        Ok(Some(Agreed {
+            context: ContextId(context),
+            slot: remote::NO_SLOT,
+            extents,
+            range: Some(NodeRange::decode(node)),
+        }))
+    }
+
     /// Steps 1 and 2.
     fn agree(&self, members: &NodeMembers, card: Option<&CardMemory>) -> Result<Agreed> {
         let one_node = members.len() == self.comm.size() as usize;
+        if one_node
+            && members.len() > 1
+            && let Some(agreed) = self.agree_if_same(members)?
+        {
+            return Ok(agreed);
+        }
         let agreement = Agreement::of_all(self.comm)?;
         let mut mine = Vec::new();
         self.extent(card).put(&mut mine);
@@ -451,22 +492,20 @@ impl Win {
         if let Ok(win) = &made {
             remote::register(win);
         }
-        Win::agree_on_success(&own, made)
+        Win::agree_on_success(comm, made)
     }
 
     /// Step 5, and whether all have the slot. Also makes sure that all control blocks are filled in
     /// before any is read.
-    fn agree_on_success(comm: &Comm, made: Result<Arc<Win>>) -> Result<Arc<Win>> {
-        let agreement = Agreement::of_all(comm)?;
-        let mine = match &made {
+    fn agree_on_success(comm: &Arc<Comm>, made: Result<Arc<Win>>) -> Result<Arc<Win>> {
+        let mine: u64 = match &made {
             Ok(win) if win.slot.is_some() => 0,
             Ok(_) => NO_SLOT_HERE,
             Err(_) => FAILED,
         };
-        let gathered = agreement.gather(0, vec![mine])?;
-        let all = gathered.iter().fold(0, |all, one| all | one);
-        let all = agreement.broadcast(0, vec![all])?;
-        let all = all.first().copied().unwrap_or(FAILED);
+        let mut all = [mine];
+        or_bits(comm, &mut all)?;
+        let [all] = all;
         if let Ok(win) = &made
             && all & NO_SLOT_HERE != 0
         {
@@ -482,42 +521,6 @@ impl Win {
             }
             made => made,
         }
-    }
-
-    /// Frees the window (MPI_Win_free). Collective; blocks until all ranks have called it and all
-    /// operations are complete.
-    ///
-    /// Errors: RmaSync in an epoch; a delete callback's. The window then stays.
-    pub fn free(self: &Arc<Win>) -> Result<()> {
-        {
-            let state = self.epochs.state();
-            if let Some(open) = state.open_access() {
-                return Err(err!(RmaSync, "MPI_Win_free {open}"));
-            }
-            if state.exposure.is_some() {
-                return Err(err!(
-                    RmaSync,
-                    "MPI_Win_free between MPI_Win_post and MPI_Win_wait"
-                ));
-            }
-        }
-        self.attributes.delete_all(self.identity.bits())?;
-        remote::flush_all(self)?;
-        self.barrier()?;
-        self.let_go();
-        Ok(())
-    }
-
-    /// Nobody uses the window any more.
-    pub(super) fn let_go(self: &Arc<Win>) {
-        remote::unregister(self);
-        self.memory.leave_card();
-        if let Some(range) = self.control.range()
-            && let Some(memory) = device::device().shared_memory()
-        {
-            memory.release(range);
-        }
-        let _ = self.comm.free();
     }
 
     /// Where the memory of `rank` lies in this process, with its size and displacement unit in

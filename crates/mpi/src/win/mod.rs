@@ -20,6 +20,7 @@ mod create;
 mod dynamic;
 mod epoch;
 mod fence;
+mod free;
 mod hints;
 mod memory;
 mod passive;
