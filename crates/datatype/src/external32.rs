@@ -76,6 +76,29 @@ impl Datatype {
         Ok(done)
     }
 
+    /// Unpacks the beginning of `count` elements at `buf`: as many whole numbers as there are in the
+    /// external32 bytes `data`. Returns how many bytes of the buffer's type they are.
+    ///
+    /// # Safety
+    /// As for [`Datatype::unpack_external`].
+    pub unsafe fn unpack_external_start(&self, buf: *mut u8, count: i64, data: &[u8]) -> u64 {
+        let (mut done, mut stored) = (0, 0);
+        let mut each = |basic: Basic, at: *mut u8| {
+            let Some(bytes) = data.get(done..done + basic.external_size()) else {
+                return Err(TypeError::Argument(String::new()));
+            };
+            done += bytes.len();
+            stored += basic.form().size() as u64;
+            // SAFETY: the caller's promise: `at` is one of the elements.
+            unsafe { decode(basic, bytes, at) };
+            Ok(())
+        };
+        // The error says that no whole number is left.
+        // SAFETY: the caller's promise.
+        let _ = unsafe { self.visit_all(buf, count, &mut each) };
+        stored
+    }
+
     /// Calls `each` for the basic elements (never pairs) of `count` elements at `base`, in the type
     /// map's order.
     ///
@@ -377,5 +400,15 @@ mod tests {
             );
         }
         assert_eq!(back, native);
+        let mut start = [9; 12];
+        // SAFETY: the array has the structure's bytes.
+        let stored = unsafe { t.unpack_external_start(start.as_mut_ptr(), 1, &packed[..6]) };
+        assert_eq!(
+            (stored, start),
+            (3, [b'c', 9, 9, 9, 2, 0, 9, 9, 9, 9, 9, 9])
+        );
+        // SAFETY: as above.
+        let stored = unsafe { t.unpack_external_start(start.as_mut_ptr(), 1, &packed) };
+        assert_eq!((stored, start), (7, native));
     }
 }

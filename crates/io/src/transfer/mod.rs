@@ -45,6 +45,8 @@ pub struct Access {
     pub write_buffer_bytes: usize,
     /// Each access is one indivisible one (MPI_File_set_atomicity): it is done under one lock.
     pub atomic: bool,
+    /// The caller holds a lock of all that is accessed: none is taken.
+    pub locked: bool,
     /// Other processes may write by data sieving. Each write then takes a lock, too: a lock binds
     /// only those who take it, and a sieving write in between would bring old bytes back.
     pub lock_writes: bool,
@@ -58,8 +60,26 @@ impl Default for Access {
             read_buffer_bytes: 512 << 10,
             write_buffer_bytes: 512 << 10,
             atomic: false,
+            locked: false,
             lock_writes: false,
         }
+    }
+}
+
+impl Access {
+    /// Does the whole access take one lock?
+    fn locks_all(&self) -> bool {
+        self.atomic && !self.locked
+    }
+
+    /// Does each write take a lock?
+    fn locks_each(&self) -> bool {
+        self.lock_writes && !self.is_under_lock()
+    }
+
+    /// Is there a lock of the whole access?
+    fn is_under_lock(&self) -> bool {
+        self.atomic || self.locked
     }
 }
 
@@ -80,7 +100,7 @@ pub fn read(
         return Ok(0);
     }
     let span = view.span(position, len);
-    let _lock = match access.atomic {
+    let _lock = match access.locks_all() {
         true => Some(lock(file, span.clone(), false)?),
         false => None,
     };
@@ -119,11 +139,11 @@ pub fn write(
         return Ok(0);
     }
     let span = view.span(position, len);
-    let _lock = match access.atomic {
+    let _lock = match access.locks_all() {
         true => Some(lock(file, span.clone(), true)?),
         false => None,
     };
-    let lock_each = access.lock_writes && !access.atomic;
+    let lock_each = access.locks_each();
     if span.end - span.start == len && view.is_rising() {
         let _lock = lock_if(lock_each, file, span.start, len)?;
         write_all(file, buf, span.start)?;
@@ -131,7 +151,7 @@ pub fn write(
     }
     if view.is_rising() && sieves_write(file, view, &span, len, access) {
         let window = access.write_buffer_bytes;
-        match sieve::write(file, view, position, buf, window, !access.atomic) {
+        match sieve::write(file, view, position, buf, window, !access.is_under_lock()) {
             Err(error) if access.sieve_writes == Choice::Automatic && error.is_no_lock() => {}
             other => return other.map(|()| buf.len()),
         }
@@ -223,8 +243,7 @@ fn sieves_write(
         Choice::Automatic => {
             let cost = Cost::of(file.file_system());
             let (data, windows) = strided(view, span, len, access.write_buffer_bytes);
-            let locked = access.lock_writes && !access.atomic;
-            cost.sieve_write(data, windows) < cost.write_runs(data, locked)
+            cost.sieve_write(data, windows) < cost.write_runs(data, access.locks_each())
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{File, FileView, Position, WriteGate};
 use crate::buffer::{message_len, run};
 use crate::pt2pt::{Buffer, PersistentBuffer};
 use crate::request::Outcome;
-use crate::{Datatype, Error, Result, err};
+use crate::{Error, Result, err};
 use ferry_io::store::{RangeLock, StoredFile};
 use ferry_io::transfer::{self, Access};
 use std::sync::Arc;
@@ -194,26 +194,20 @@ impl Transfer {
     /// The buffer is readable or writable as its count and type say.
     pub unsafe fn run(&self) -> Result<Outcome> {
         // SAFETY: the caller's promise.
-        let stored = unsafe { self.run_bytes() }?;
+        let bytes = unsafe { self.run_bytes() }?;
         Ok(Outcome {
-            bytes: self.memory_bytes(stored),
+            bytes,
             ..Outcome::EMPTY
         })
     }
 
-    /// Bytes of the buffer's type that stand for so many bytes of the file.
-    pub fn memory_bytes(&self, stored: u64) -> u64 {
-        let datatype: &Datatype = &self.memory.datatype;
-        if stored == self.bytes {
-            message_len(self.memory.count, datatype) as u64
-        } else if self.view.representation.is_native() {
-            stored
-        } else {
-            let each = self.bytes / self.memory.count.max(1) as u64;
-            stored / each.max(1) * datatype.size().max(0) as u64
-        }
+    /// Bytes of the buffer's type, all of it.
+    pub fn memory_bytes(&self) -> u64 {
+        message_len(self.memory.count, &self.memory.datatype) as u64
     }
 
+    /// Returns how many bytes of the buffer's type were transferred.
+    ///
     /// # Safety
     /// As for `run`.
     unsafe fn run_bytes(&self) -> Result<u64> {
@@ -269,12 +263,9 @@ impl Transfer {
         }
         let span = self.view.layout.span(self.position, self.bytes);
         let exclusive = self.direction == Direction::Write;
-        let lock = self.stored.lock(span.clone(), exclusive).map_err(|e| {
-            let len = span.end - span.start;
-            ferry_io::Error::at("lock", self.stored.path(), span.start, len, e)
-        })?;
+        let lock = transfer::lock(&*self.stored, span, exclusive)?;
         let access = Access {
-            atomic: false,
+            locked: true,
             ..self.access
         };
         Ok((Some(lock), access))
@@ -346,36 +337,27 @@ impl Transfer {
             let mut file = unsafe { self.form_in_file() }?;
             let at = file.as_mut_ptr();
             // SAFETY: `file` has so many bytes.
-            return unsafe { self.slice(at, self.position, self.bytes, access) };
+            unsafe { self.slice(at, self.position, self.bytes, access) }?;
+            return Ok(self.memory_bytes());
         }
         let mut file = vec![0; self.bytes as usize];
         let at = file.as_mut_ptr();
         // SAFETY: `file` has so many bytes.
         let done = unsafe { self.slice(at, self.position, self.bytes, access) }?;
         // SAFETY: the caller's promise.
-        unsafe { self.store_converted(&file[..done as usize]) }?;
-        Ok(done)
+        unsafe { self.store_converted(&file[..done as usize]) }
     }
 
-    /// Stores the elements that are whole in what was read.
+    /// Stores what was read of the form that the data have in the file. Returns how many bytes of
+    /// the buffer's type that is.
     ///
     /// # Safety
     /// As for `run`.
-    pub unsafe fn store_converted(&self, file: &[u8]) -> Result<()> {
-        let memory = &self.memory;
-        let each = (self.bytes as usize / memory.count.max(1) as usize).max(1);
-        let whole = file.len() / each;
-        if whole == 0 {
-            return Ok(());
-        }
-        // SAFETY: the caller's promise, for fewer elements.
-        unsafe {
-            self.view.representation.to_memory(
-                memory.address,
-                whole as i64,
-                &memory.datatype,
-                &file[..whole * each],
-            )
-        }
+    pub unsafe fn store_converted(&self, file: &[u8]) -> Result<u64> {
+        let m = &self.memory;
+        let all = self.bytes as usize;
+        let representation = &self.view.representation;
+        // SAFETY: the caller's promise.
+        unsafe { representation.to_memory(m.address, m.count, &m.datatype, file, all) }
     }
 }

@@ -43,9 +43,8 @@ impl PendingTransfer {
     }
 
     fn moved(&self, result: ferry_io::Result<usize>) -> Result<Outcome> {
-        let bytes = result.map_err(Error::from)? as u64;
         Ok(Outcome {
-            bytes: self.transfer.memory_bytes(bytes),
+            bytes: result.map_err(Error::from)? as u64,
             ..Outcome::EMPTY
         })
     }

@@ -156,6 +156,7 @@ impl Hints {
             read_buffer_bytes: self.read_buffer_bytes as usize,
             write_buffer_bytes: self.write_buffer_bytes as usize,
             atomic,
+            locked: false,
         }
     }
 

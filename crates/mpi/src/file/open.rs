@@ -14,6 +14,7 @@ use crate::comm::agree::{Agreement, Reader, put_u64};
 use crate::process::process;
 use crate::{Comm, Errhandler, ErrhandlerSlot, Identity, Info, Result, err};
 use ferry_io::store::{self, PosixStore, Store, StoredFile};
+use ferry_io::transfer;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -123,15 +124,11 @@ impl Opening<'_> {
         self.mode.check()?;
         let stored = PosixStore.open(self.path, &self.mode.of_store(true))?;
         let bytes = if self.mode.append {
-            stored.len().map_err(|e| self.failed("fstat", e))?
+            transfer::len(&*stored)?
         } else {
             0
         };
         Ok((stored, bytes))
-    }
-
-    fn failed(&self, call: &'static str, source: std::io::Error) -> crate::Error {
-        ferry_io::Error::of_file(call, self.path, source).into()
     }
 
     /// Step 1.
@@ -253,7 +250,7 @@ impl File {
     /// Errors: those of the system, also late ones of writes to a file system of a network.
     pub fn close(self: &Arc<File>) -> Result<()> {
         let flushed = if self.mode.write && self.stored.file_system().is_remote() {
-            self.stored.sync().map_err(|e| self.failed("fsync", e))
+            transfer::sync(&*self.stored).map_err(Into::into)
         } else {
             Ok(())
         };
@@ -273,11 +270,6 @@ impl File {
     /// Errors: NoSuchFile, Access and others of the system.
     pub fn delete(name: &Path) -> Result<()> {
         Ok(PosixStore.delete(&path_of(name))?)
-    }
-
-    /// The error of a failed system call.
-    pub(super) fn failed(&self, call: &'static str, source: std::io::Error) -> crate::Error {
-        ferry_io::Error::of_file(call, &self.path, source).into()
     }
 
     /// Errors: Other while a split collective is open.

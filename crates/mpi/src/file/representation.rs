@@ -1,5 +1,6 @@
 //! Data representations: native, internal, external32, and the program's own (MPI 5.0 §14.5).
 
+use crate::buffer::message_len;
 use crate::{Datatype, Result, err};
 use ferry_datatype::Basic;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -148,7 +149,9 @@ impl Representation {
         Ok(file)
     }
 
-    /// Stores `count` elements, whose form in the file is `file`, at `memory`.
+    /// Stores the beginning of `count` elements at `memory`, whose form in the file has `all` bytes
+    /// and begins with `file`. Returns how many bytes of the elements were stored: numbers are
+    /// stored whole, and the program's functions get whole elements.
     ///
     /// Errors: those of the program's functions.
     ///
@@ -160,25 +163,26 @@ impl Representation {
         count: i64,
         datatype: &Arc<Datatype>,
         file: &[u8],
-    ) -> Result<()> {
-        match self {
-            Representation::Native(_) => {
-                // SAFETY: the caller's promise.
-                unsafe { datatype.unpack(memory, count, 0, file) };
-            }
+        all: usize,
+    ) -> Result<u64> {
+        let functions = match self {
+            Representation::Native(_) => None,
             Representation::External32 => {
                 // SAFETY: the caller's promise.
-                unsafe { datatype.unpack_external(memory, count, file) }?;
+                return Ok(unsafe { datatype.unpack_external_start(memory, count, file) });
             }
-            Representation::Registered(registered) => {
-                let functions = &registered.functions;
-                if !functions.read(memory, datatype, count, file.as_ptr(), 0)? {
-                    // SAFETY: the caller's promise.
-                    unsafe { datatype.unpack(memory, count, 0, file) };
-                }
-            }
+            Representation::Registered(registered) => Some(&registered.functions),
+        };
+        let each = (all / count.max(1) as usize).max(1);
+        let whole = (file.len() / each) as i64;
+        if let Some(functions) = functions
+            && (whole == 0 || functions.read(memory, datatype, whole, file.as_ptr(), 0)?)
+        {
+            return Ok(message_len(whole, datatype) as u64);
         }
-        Ok(())
+        // SAFETY: the caller's promise.
+        unsafe { datatype.unpack(memory, count, 0, file) };
+        Ok(file.len() as u64)
     }
 }
 

@@ -2,13 +2,14 @@
 
 use super::{File, agree};
 use crate::{Result, err};
+use ferry_io::transfer;
 
 impl File {
     /// Bytes of the file (MPI_File_get_size).
     ///
     /// Errors: those of the system.
     pub fn size(&self) -> Result<u64> {
-        self.stored.len().map_err(|e| self.failed("fstat", e))
+        Ok(transfer::len(&*self.stored)?)
     }
 
     /// Shortens or extends the file (MPI_File_set_size). Collective; blocks until all ranks have
@@ -17,9 +18,7 @@ impl File {
     /// Errors: ReadOnly, Arg, NotSame; those of the system. On all ranks.
     pub fn set_size(&self, size: i64) -> Result<()> {
         self.resize("MPI_File_set_size", size, |size| {
-            self.stored
-                .set_len(size)
-                .map_err(|e| self.failed("ftruncate", e))
+            Ok(transfer::set_len(&*self.stored, size)?)
         })
     }
 
@@ -30,9 +29,7 @@ impl File {
     /// Errors: as for [`File::set_size`].
     pub fn preallocate(&self, size: i64) -> Result<()> {
         self.resize("MPI_File_preallocate", size, |size| {
-            self.stored
-                .allocate(size)
-                .map_err(|e| self.failed("fallocate", e))
+            Ok(transfer::allocate(&*self.stored, size)?)
         })
     }
 
@@ -65,8 +62,9 @@ impl File {
     /// Errors: those of the system, on all ranks: NoSpace, Quota, Io.
     pub fn sync(&self) -> Result<()> {
         self.check_no_split("MPI_File_sync")?;
-        let flush = || match self.mode.write {
-            true => self.stored.sync().map_err(|e| self.failed("fsync", e)),
+        // On a server, a rank that only reads forgets what it has cached.
+        let flush = || match self.mode.write || self.stored.file_system().is_remote() {
+            true => Ok(transfer::sync(&*self.stored)?),
             false => Ok(()),
         };
         if self.shared.is_on_node() {

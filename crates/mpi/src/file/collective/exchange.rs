@@ -272,15 +272,17 @@ impl Exchange {
             return Err(e);
         }
         let done = self.extent.len;
-        if self.plan.direction == Direction::Read && !self.converted.is_empty() {
-            // SAFETY: the caller's promise.
-            unsafe {
-                self.transfer
-                    .store_converted(&self.converted[..done as usize])
-            }?;
-        }
+        let bytes = match self.plan.direction {
+            Direction::Write => self.transfer.memory_bytes(),
+            Direction::Read if self.converted.is_empty() => done,
+            Direction::Read => {
+                let found = &self.converted[..done as usize];
+                // SAFETY: the caller's promise.
+                unsafe { self.transfer.store_converted(found) }?
+            }
+        };
         Ok(Outcome {
-            bytes: self.transfer.memory_bytes(done),
+            bytes,
             ..Outcome::EMPTY
         })
     }

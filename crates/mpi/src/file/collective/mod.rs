@@ -33,6 +33,7 @@ use crate::{Comm, Datatype, Error, Request, Result};
 use exchange::{Exchange, Step};
 use extent::Extent;
 use ferry_datatype::Basic;
+use ferry_io::transfer;
 use plan::Plan;
 use std::sync::{Arc, PoisonError};
 
@@ -217,7 +218,7 @@ impl File {
         let len = match transfer.direction {
             Direction::Write => transfer.bytes,
             // What lies behind the end of the file is not read.
-            Direction::Read => match transfer.stored.len() {
+            Direction::Read => match transfer::len(&*transfer.stored) {
                 Ok(end) => transfer.readable(end),
                 Err(_) => return Extent::FAILED,
             },
