@@ -76,8 +76,8 @@ impl Datatype {
         Ok(done)
     }
 
-    /// Unpacks the beginning of `count` elements at `buf`: as many whole numbers as there are in the
-    /// external32 bytes `data`. Returns how many bytes of the buffer's type they are.
+    /// Unpacks the beginning of `count` elements at `buf`: as many whole numbers as there are in
+    /// the external32 bytes `data`. Returns how many bytes of the buffer's type they are.
     ///
     /// # Safety
     /// As for [`Datatype::unpack_external`].
