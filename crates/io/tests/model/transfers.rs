@@ -1,6 +1,7 @@
 //! Reading and writing through views.
 
 use crate::filetypes::{any, rising};
+use ferry_datatype::{Basic, Datatype};
 use ferry_io::{
     Access, Choice, MemoryStore, OpenMode, PosixStore, Store, StoredFile, View, transfer,
 };
@@ -33,6 +34,7 @@ fn access() -> impl Strategy<Value = Access> {
                 read_buffer_bytes: read,
                 write_buffer_bytes: write,
                 atomic,
+                locked: false,
                 lock_writes,
             },
         )
@@ -135,5 +137,40 @@ fn sieving_writes_do_not_undo_others() {
             .map(|i| (i % THREADS) as u8 + 1)
             .collect();
         assert_eq!(contents(&*file), want);
+    }
+}
+
+/// Takes no lock of its own, which would wait for the caller's.
+#[test]
+fn an_access_under_the_callers_lock_takes_none() {
+    let file = file(true, &[b'.'; 40]);
+    let view = View::new(
+        1,
+        1,
+        &Datatype::resized(0, 4, Datatype::basic(Basic::Byte)).unwrap(),
+    );
+    let view = view.unwrap();
+    for (atomic, lock_writes) in [(true, false), (false, true)] {
+        for sieve in [Choice::Always, Choice::Never] {
+            let access = Access {
+                sieve_reads: sieve,
+                sieve_writes: sieve,
+                atomic,
+                locked: true,
+                lock_writes,
+                ..Access::default()
+            };
+            let _lock = transfer::lock(&*file, 0..u64::MAX, true).unwrap();
+            let mut back = [0; 3];
+            assert_eq!(
+                transfer::write(&*file, &view, 2, b"abc", &access).unwrap(),
+                3
+            );
+            assert_eq!(
+                transfer::read(&*file, &view, 2, &mut back, &access).unwrap(),
+                3
+            );
+            assert_eq!(&back, b"abc");
+        }
     }
 }
