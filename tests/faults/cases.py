@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 import time
 
+from faults.files import Files
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -112,6 +114,9 @@ class Cases:
         for pid in processes(self.die.name):
             os.kill(pid, signal.SIGKILL)
         self.tally.add(f"faults/{name}", problem, output, seconds)
+
+    def files(self):
+        Files(self).run()
 
     def wanted(self, group):
         return not self.only or group in self.only
@@ -737,7 +742,16 @@ class Cases:
 
 def run(mpi, run_job, tally, options):
     cases = Cases(mpi, run_job, tally, set(filter(None, options.only.split(","))))
-    groups = ("mistakes", "deaths", "backtraces", "hangs", "commands", "other_mpi", "limits")
+    groups = (
+        "mistakes",
+        "deaths",
+        "backtraces",
+        "hangs",
+        "commands",
+        "other_mpi",
+        "limits",
+        "files",
+    )
     for group in groups:
         if cases.wanted(group):
             getattr(cases, group)()

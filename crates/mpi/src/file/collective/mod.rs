@@ -128,7 +128,7 @@ impl File {
 
     /// Starts a collective read (MPI_File_iread_all, MPI_File_iread_at_all).
     ///
-    /// Errors: those of bad arguments, which then other ranks do not see.
+    /// Errors: those of bad arguments, of which other ranks see nothing.
     ///
     /// # Safety
     /// The buffer stays writable, and untouched, until completion.

@@ -51,6 +51,8 @@ impl Work for PendingCollective {
 enum Stage {
     /// The extents of all ranks.
     Extents(Box<Gathering>),
+    /// The same, on a rank whose arguments are bad: it only lets the others go on.
+    Failed(Words, Arc<Request>),
     /// Messages and windows.
     Exchange(Box<Exchange>),
     /// Its own transfer, by itself: the engine ends it.
@@ -86,15 +88,15 @@ pub(super) unsafe fn start(
     position: Position,
     buffer: Buffer<'_>,
 ) -> Result<Arc<Request>> {
-    let transfer = file.transfer(direction, position, buffer)?;
     let by_itself = file.comm.size() == 1
-        || !transfer.view.representation.is_native()
+        || !file.view().representation.is_native()
         || device::device().is_virtual();
+    let transfer = file.transfer(direction, position, buffer);
     if by_itself {
         // SAFETY: the caller's promise.
-        return Ok(unsafe { file.start(transfer) });
+        return Ok(unsafe { file.start(transfer?) });
     }
-    let extent = file.extent(&transfer);
+    let extent = transfer.as_ref().map_or(Extent::FAILED, |t| file.extent(t));
     let pending = Arc::new(PendingCollective {
         file: file.clone(),
         done: AtomicBool::new(false),
@@ -102,20 +104,28 @@ pub(super) unsafe fn start(
     });
     let mut words = Words::new(&file.comm, &extent.words());
     let request = words.start(&file.comm);
+    let (stage, started) = match transfer {
+        Ok(transfer) => {
+            let gathering = Gathering {
+                words,
+                request,
+                transfer,
+                extent,
+            };
+            let started = Request::work(Some(file.comm.clone()), pending.clone());
+            (Stage::Extents(Box::new(gathering)), Ok(started))
+        }
+        Err(e) => (Stage::Failed(words, request), Err(e)),
+    };
     let mut advance = Advance {
-        pending: pending.clone(),
-        stage: Stage::Extents(Box::new(Gathering {
-            words,
-            request,
-            transfer,
-            extent,
-        })),
+        pending,
+        stage,
         returned: Returned::default(),
         tag: file.next_transfer(),
     };
     let work = Mutex::new(move |d: &mut Device| advance.advance(d));
     device::device().add_background(Arc::new(work));
-    Ok(Request::work(Some(file.comm.clone()), pending))
+    started
 }
 
 impl Advance {
@@ -136,6 +146,12 @@ impl Advance {
                     Some(Err(e)) => self.end(d, Err(e)),
                     Some(Ok(())) => self.decide(*gathering),
                 },
+                Stage::Failed(words, request) => {
+                    if request.end_background(d).is_none() {
+                        self.stage = Stage::Failed(words, request);
+                        return false;
+                    }
+                }
                 Stage::Exchange(exchange) => {
                     if !self.exchange(d, exchange) {
                         return false;
