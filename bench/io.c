@@ -11,12 +11,12 @@
 #include "measure.h"
 
 enum {
-    WHOLE = 33554432,      /* bytes of the file in `contiguous` and of the matrix in `rows` */
-    PIECE = 64,            /* bytes of a piece in `strided` */
-    STRIDED = 1048576,     /* bytes that a rank transfers by a call in `strided` */
-    RECORD = 1024,         /* bytes of a record in `shared` */
-    RECORDS = 64,          /* of a rank in `shared` */
-    OVERLAP = 16777216,    /* bytes of a write in `overlap` */
+    WHOLE = 33554432,   /* bytes of the file in `contiguous` and of the matrix in `rows` */
+    PIECE = 64,         /* bytes of a piece in `strided` */
+    STRIDED = 1048576,  /* bytes that a rank transfers by a call in `strided` */
+    RECORD = 1024,      /* bytes of a record in `shared` */
+    RECORDS = 64,       /* of a rank in `shared` */
+    OVERLAP = 16777216, /* bytes of a write in `overlap` */
     OVERLAP_SAMPLES = 9
 };
 

@@ -7,7 +7,11 @@
  * columns as an MPI vector type. At the end rank 0 collects the blocks with subarray types and
  * writes a picture: temperature as colour, isotherms as fine dark lines, walls in grey.
  *
- *     heat2d [PICTURE.png [WIDTH HEIGHT STEPS]] */
+ * With CHECKPOINT, all ranks write the plate to that file now and then, collectively: each has its
+ * block as its view of the file. If the file is there at the beginning, the computation goes on
+ * from it, on as many ranks as there are then.
+ *
+ *     heat2d [PICTURE.png [WIDTH HEIGHT STEPS [CHECKPOINT]]] */
 #include <mpi.h>
 
 #include <math.h>
@@ -171,6 +175,63 @@ static int first(int whole, int blocks, int i)
     return (int)((long)whole * i / blocks);
 }
 
+/* The checkpoint: the step, and the plate row by row. It is written beside the old one, which it
+ * then replaces, so that there always is a whole one. */
+
+static void must(int code, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int length;
+    if (code == MPI_SUCCESS)
+        return;
+    MPI_Error_string(code, text, &length);
+    fprintf(stderr, "%s: %s\n", what, text);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void save(const char *name, MPI_Comm comm, long step, const float *now, MPI_Datatype block,
+                 MPI_Datatype part)
+{
+    char beside[4096];
+    int rank;
+    MPI_File file;
+    MPI_Comm_rank(comm, &rank);
+    snprintf(beside, sizeof beside, "%s.new", name);
+    must(MPI_File_open(comm, beside, MPI_MODE_CREATE | MPI_MODE_WRONLY, MPI_INFO_NULL, &file),
+         beside);
+    if (rank == 0)
+        must(MPI_File_write_at(file, 0, &step, 1, MPI_LONG, MPI_STATUS_IGNORE), beside);
+    must(MPI_File_set_view(file, sizeof step, MPI_FLOAT, part, "native", MPI_INFO_NULL), beside);
+    must(MPI_File_write_all(file, now, 1, block, MPI_STATUS_IGNORE), beside);
+    must(MPI_File_sync(file), beside);
+    must(MPI_File_close(&file), beside);
+    if (rank == 0 && rename(beside, name) != 0) {
+        perror(name);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+/* The step to go on from; 0 if there is no checkpoint of this plate. */
+static long restored(const char *name, MPI_Comm comm, float *now, MPI_Datatype block,
+                     MPI_Datatype part)
+{
+    MPI_File file;
+    MPI_Offset size;
+    long step;
+    if (MPI_File_open(comm, name, MPI_MODE_RDONLY, MPI_INFO_NULL, &file) != MPI_SUCCESS)
+        return 0;
+    must(MPI_File_get_size(file, &size), name);
+    if (size != (MPI_Offset)sizeof step + (MPI_Offset)sizeof *now * width * height) {
+        must(MPI_File_close(&file), name);
+        return 0;
+    }
+    must(MPI_File_read_at_all(file, 0, &step, 1, MPI_LONG, MPI_STATUS_IGNORE), name);
+    must(MPI_File_set_view(file, sizeof step, MPI_FLOAT, part, "native", MPI_INFO_NULL), name);
+    must(MPI_File_read_all(file, now, 1, block, MPI_STATUS_IGNORE), name);
+    must(MPI_File_close(&file), name);
+    return step;
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -213,8 +274,20 @@ int main(int argc, char **argv)
     if (rank == 0)
         printf("%d x %d places on %d ranks (%d x %d blocks), %d steps\n", width, height, ranks,
                grid[0], grid[1], steps);
+    /* The block within its margin, and within the plate. */
+    int sizes[2] = {h + 2, row}, inner[2] = {h, w}, from[2] = {1, 1};
+    int whole[2] = {height, width}, corner[2] = {y0, x0};
+    MPI_Datatype block, part;
+    MPI_Type_create_subarray(2, sizes, inner, from, MPI_ORDER_C, MPI_FLOAT, &block);
+    MPI_Type_create_subarray(2, whole, inner, corner, MPI_ORDER_C, MPI_FLOAT, &part);
+    MPI_Type_commit(&block);
+    MPI_Type_commit(&part);
+    const char *checkpoint = argc > 5 ? argv[5] : NULL;
+    long begun = checkpoint ? restored(checkpoint, comm, now, block, part) : 0;
+    if (begun > 0 && rank == 0)
+        printf("going on from step %ld in %s\n", begun, checkpoint);
     double start = MPI_Wtime(), change = 0;
-    for (int step = 0; step < steps; step++) {
+    for (int step = (int)begun; step < steps; step++) {
         MPI_Request r[8];
         MPI_Irecv(now + 1, w, MPI_FLOAT, north, 0, comm, &r[0]);
         MPI_Irecv(now + (size_t)(h + 1) * (size_t)row + 1, w, MPI_FLOAT, south, 0, comm, &r[1]);
@@ -244,27 +317,26 @@ int main(int argc, char **argv)
             MPI_Reduce(&mine, &change, 1, MPI_DOUBLE, MPI_MAX, 0, comm);
             if (rank == 0)
                 printf("step %6d: greatest change in a step %.2e\n", step + 1, change);
+            if (checkpoint)
+                save(checkpoint, comm, step + 1, now, block, part);
         }
     }
     double took = MPI_Wtime() - start;
 
     /* Everybody sends its block, rank 0 lays the blocks into the plate. */
-    int sizes[2] = {h + 2, row}, inner[2] = {h, w}, from[2] = {1, 1};
-    MPI_Datatype block;
-    MPI_Type_create_subarray(2, sizes, inner, from, MPI_ORDER_C, MPI_FLOAT, &block);
-    MPI_Type_commit(&block);
     MPI_Request sent;
     MPI_Isend(now, 1, block, 0, 1, comm, &sent);
     if (rank == 0) {
         float *plate = malloc((size_t)width * (size_t)height * sizeof *plate);
         for (int of = 0; of < ranks; of++) {
-            int at[2], whole[2] = {height, width};
+            int at[2];
             MPI_Cart_coords(comm, of, 2, at);
-            int corner[2] = {first(height, grid[0], at[0]), first(width, grid[1], at[1])};
-            int part[2] = {first(height, grid[0], at[0] + 1) - corner[0],
-                           first(width, grid[1], at[1] + 1) - corner[1]};
+            int their_corner[2] = {first(height, grid[0], at[0]), first(width, grid[1], at[1])};
+            int their_part[2] = {first(height, grid[0], at[0] + 1) - their_corner[0],
+                                 first(width, grid[1], at[1] + 1) - their_corner[1]};
             MPI_Datatype theirs;
-            MPI_Type_create_subarray(2, whole, part, corner, MPI_ORDER_C, MPI_FLOAT, &theirs);
+            MPI_Type_create_subarray(2, whole, their_part, their_corner, MPI_ORDER_C, MPI_FLOAT,
+                                     &theirs);
             MPI_Type_commit(&theirs);
             MPI_Recv(plate, 1, theirs, of, 1, comm, MPI_STATUS_IGNORE);
             MPI_Type_free(&theirs);
@@ -273,7 +345,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < width * height; i++)
             warmth += plate[i];
         printf("%.2f s, %.0f million places a second; mean temperature %.6f\n", took,
-               1e-6 * width * height * steps / took, warmth / width / height);
+               1e-6 * width * height * (double)(steps - begun) / took, warmth / width / height);
         if (argc > 1) {
             if (picture(argv[1], plate))
                 printf("%s is written\n", argv[1]);
@@ -283,6 +355,7 @@ int main(int argc, char **argv)
         free(plate);
     }
     MPI_Wait(&sent, MPI_STATUS_IGNORE);
+    MPI_Type_free(&part);
     MPI_Type_free(&block);
     MPI_Type_free(&column);
     MPI_Comm_free(&comm);

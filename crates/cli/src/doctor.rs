@@ -28,7 +28,7 @@ pub fn report() -> String {
     let mut findings = vec![system(), cores(), memory(), shared_memory()];
     findings.push(cma.finding());
     findings.extend([huge_pages(), descriptors(), processes(), locked_memory()]);
-    findings.extend([library(), environment()]);
+    findings.extend([files(), library(), environment()]);
     findings.extend(crate::mpi4py::find().map(|found| python(&found)));
     let mut text = format!(
         "Ferry MPI {} on {}\n\n",
@@ -354,6 +354,21 @@ fn locked_memory() -> Finding {
             limit.map_or("unlimited".into(), size)
         ),
     )
+}
+
+/// Where files of the present folder are, and the hints that MPI_File_open takes.
+fn files() -> Finding {
+    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    let system = ferry_io::FileSystem::of_path(&here);
+    let mut found = match system {
+        Ok(system) => format!("this folder is on {}", system.name()),
+        Err(e) => format!("the file system of this folder cannot be told: {e}"),
+    };
+    found += "\nhints of MPI_File_open and MPI_File_set_view (MPI_Info_set):";
+    for (key, meaning) in ferry_io::hints::ALL {
+        found += &format!("\n  {key:<22} {meaning}");
+    }
+    plain("files", found)
 }
 
 fn library() -> Finding {

@@ -5,6 +5,7 @@
 //!   engine       background operations of a process
 //!   transfer     independent access, data sieving ──► loops around the calls of a file
 //!   view         which bytes of a file a process sees: runs of the file
+//!   hints        the names of the hints
 //!   store        files: POSIX, memory (for tests), faults (for tests)
 //! ```
 //!
@@ -29,6 +30,7 @@
 mod cost;
 pub mod engine;
 mod error;
+pub mod hints;
 pub mod store;
 pub mod transfer;
 pub mod two_phase;

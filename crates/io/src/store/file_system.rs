@@ -37,6 +37,15 @@ impl FileSystem {
         }
     }
 
+    /// That of an existing file or folder.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn of_path(path: &std::path::Path) -> std::io::Result<FileSystem> {
+        let found = rustix::fs::statfs(path)?;
+        Ok(FileSystem::of_magic(found.f_type as u64))
+    }
+
     /// Returns whether calls may go to another host, and cost by the message.
     pub fn is_remote(self) -> bool {
         !matches!(self, FileSystem::Local | FileSystem::Tmpfs)

@@ -2,6 +2,7 @@
 
 use super::File;
 use crate::{Info, Result, err};
+use ferry_io::hints::*;
 use ferry_io::transfer::{Access, Choice};
 
 /// Bytes that an aggregator reads or writes at a time, unless a hint says otherwise.
@@ -10,59 +11,6 @@ const CB_BUFFER_BYTES: u64 = 4 << 20;
 const READ_BUFFER_BYTES: u64 = 512 << 10;
 /// Bytes of a sieving write, unless a hint says otherwise.
 const WRITE_BUFFER_BYTES: u64 = 512 << 10;
-
-const CB_NODES: &str = "cb_nodes";
-const CB_BUFFER_SIZE: &str = "cb_buffer_size";
-const CB_READ: &str = "romio_cb_read";
-const CB_WRITE: &str = "romio_cb_write";
-const DS_READ: &str = "romio_ds_read";
-const DS_WRITE: &str = "romio_ds_write";
-const READ_BUFFER: &str = "ind_rd_buffer_size";
-const WRITE_BUFFER: &str = "ind_wr_buffer_size";
-const COLLECTIVE_BUFFERING: &str = "collective_buffering";
-const STRIPING_FACTOR: &str = "striping_factor";
-const STRIPING_UNIT: &str = "striping_unit";
-
-/// The hints that files take, with what each does.
-pub fn known_hints() -> &'static [(&'static str, &'static str)] {
-    &[
-        (
-            CB_NODES,
-            "aggregators of a collective transfer; 0: Ferry chooses",
-        ),
-        (
-            CB_BUFFER_SIZE,
-            "bytes that an aggregator reads or writes at a time",
-        ),
-        (
-            CB_READ,
-            "two phases in collective reads: automatic, enable, disable",
-        ),
-        (
-            CB_WRITE,
-            "two phases in collective writes: automatic, enable, disable",
-        ),
-        (COLLECTIVE_BUFFERING, "both of the above: true, false"),
-        (
-            DS_READ,
-            "data sieving in strided reads: automatic, enable, disable",
-        ),
-        (
-            DS_WRITE,
-            "data sieving in strided writes: automatic, enable, disable",
-        ),
-        (READ_BUFFER, "bytes of a sieving read"),
-        (WRITE_BUFFER, "bytes of a sieving write"),
-        (
-            STRIPING_FACTOR,
-            "disks of a striped file system; reported, and passed on at creation",
-        ),
-        (
-            STRIPING_UNIT,
-            "bytes on each; aggregators' ranges begin at its multiples",
-        ),
-    ]
-}
 
 /// The hints in force.
 #[derive(Clone, Debug)]
@@ -80,6 +28,8 @@ pub(super) struct Hints {
     read_buffer_bytes: u64,
     write_buffer_bytes: u64,
     striping_factor: u64,
+    /// Permissions of a file that is created.
+    pub permissions: u32,
     /// Bytes at whose multiples aggregators' ranges begin; 0: none given.
     pub striping_bytes: u64,
 }
@@ -99,6 +49,7 @@ impl Hints {
             read_buffer_bytes: READ_BUFFER_BYTES,
             write_buffer_bytes: WRITE_BUFFER_BYTES,
             striping_factor: 0,
+            permissions: 0o666,
             striping_bytes: 0,
         };
         hints.set(info)?;
@@ -138,6 +89,16 @@ impl Hints {
                 *place = number(key, &value, least)?;
             }
         }
+        if let Some(value) = given(FILE_PERM) {
+            let permissions = u32::from_str_radix(value.trim_start_matches("0o"), 8);
+            new.permissions = permissions.ok().filter(|p| *p <= 0o777).ok_or_else(|| {
+                err!(
+                    InfoValue,
+                    "the info key {FILE_PERM} is {value:?}, but has to be an octal number as in \
+                     chmod"
+                )
+            })?;
+        }
         *self = new;
         Ok(())
     }
@@ -171,6 +132,7 @@ impl Hints {
         ] {
             add(key, word(choice).to_owned());
         }
+        add(FILE_PERM, format!("{:o}", self.permissions));
         for (key, value, always) in [
             (CB_NODES, self.cb_nodes, false),
             (CB_BUFFER_SIZE, self.cb_buffer_bytes, true),

@@ -30,7 +30,6 @@ mod split;
 mod view;
 mod write_gate;
 
-pub use hints::known_hints;
 pub use open::{OpenMode, default_errhandler};
 pub use position::{Position, Whence};
 pub use representation::{RepresentationFunctions, register};

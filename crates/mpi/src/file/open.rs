@@ -71,13 +71,13 @@ impl OpenMode {
     }
 
     /// The mode of the first open, and of the others'.
-    fn of_store(&self, first: bool) -> store::OpenMode {
+    fn of_store(&self, first: bool, permissions: u32) -> store::OpenMode {
         store::OpenMode {
             read: self.read,
             write: self.write,
             create: self.create && first,
             exclusive: self.exclusive && first,
-            ..store::OpenMode::READ
+            permissions,
         }
     }
 }
@@ -116,13 +116,14 @@ struct Opening<'a> {
     comm: &'a Arc<Comm>,
     path: &'a Path,
     mode: OpenMode,
+    permissions: u32,
 }
 
 impl Opening<'_> {
     /// Step 1 on rank 0.
     fn open_first(&self) -> Result<(Arc<dyn StoredFile>, u64)> {
         self.mode.check()?;
-        let stored = PosixStore.open(self.path, &self.mode.of_store(true))?;
+        let stored = PosixStore.open(self.path, &self.mode.of_store(true, self.permissions))?;
         let bytes = if self.mode.append {
             transfer::len(&*stored)?
         } else {
@@ -180,7 +181,7 @@ impl Opening<'_> {
                 self.mode.amode
             ));
         }
-        Ok(PosixStore.open(self.path, &self.mode.of_store(false))?)
+        Ok(PosixStore.open(self.path, &self.mode.of_store(false, self.permissions))?)
     }
 }
 
@@ -196,15 +197,17 @@ impl File {
         info: Option<&Info>,
     ) -> Result<Arc<File>> {
         let path = path_of(name);
+        let hints = Hints::new(info);
         let opening = Opening {
             comm,
             path: &path,
             mode,
+            permissions: hints.as_ref().map_or(0o666, |hints| hints.permissions),
         };
         let first = opening.begin()?;
         let own = Arc::new(comm.child(first.context, comm.group.clone()));
         own.rename(b"a file");
-        let mine = Hints::new(info).and_then(|hints| {
+        let mine = hints.and_then(|hints| {
             let stored = match first.stored {
                 Some(stored) => stored,
                 None => opening.open_again(first.amode != mode.amode)?,
