@@ -50,7 +50,15 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("launch", &["api", "auth", "job", "fabric"]),
     (
         "cli",
-        &["api", "job", "launch", "transport", "schedule", "fabric"],
+        &[
+            "api",
+            "io",
+            "job",
+            "launch",
+            "transport",
+            "schedule",
+            "fabric",
+        ],
     ),
     ("fuzz", &[]),
 ];
