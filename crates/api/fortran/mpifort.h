@@ -281,4 +281,7 @@ INTERNAL MPI_Session_errhandler_function *session_error_function(procedure *user
 INTERNAL void *attribute_in(MPI_Aint value);
 INTERNAL MPI_Aint attribute_out(int keyval, void *attribute);
 
+/* Tells the C library about Fortran, once. MPI is initialized. */
+INTERNAL void register_fortran(void);
+
 #endif

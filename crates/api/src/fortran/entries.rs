@@ -9,12 +9,13 @@ use crate::kind::{Kind, Passing};
 use std::fmt::Write;
 
 /// Sources that are the same for all procedures: names and texts.
-pub const SOURCES: [(&str, &str); 7] = [
+pub const SOURCES: [(&str, &str); 8] = [
     ("mpifort.h", include_str!("../../fortran/mpifort.h")),
     ("convert.c", include_str!("../../fortran/convert.c")),
     ("section.c", include_str!("../../fortran/section.c")),
     ("callback.c", include_str!("../../fortran/callback.c")),
     ("attribute.c", include_str!("../../fortran/attribute.c")),
+    ("register.c", include_str!("../../fortran/register.c")),
     ("special.c", include_str!("../../fortran/special.c")),
     ("removed.c", include_str!("../../fortran/removed.c")),
 ];
@@ -47,6 +48,9 @@ const BY_HAND: [&str; 25] = [
     "Session_get_nth_pset",
     "Pcontrol",
 ];
+
+/// Functions after which the library can be told about Fortran.
+const INITIALIZING: [&str; 3] = ["Init", "Init_thread", "Session_init"];
 
 const TOP: &str = "/* Procedures of Fortran on the C functions of the standard ABI.
  *
@@ -175,6 +179,9 @@ fn entry(out: &mut String, procedure: &Procedure) {
         out.push_str("    if (LIKELY(!err))\n    ");
     }
     *out += &c_statement(4, &format!("err = {call};"));
+    if INITIALIZING.contains(&f.name.as_str()) {
+        out.push_str("    if (!err)\n        register_fortran();\n");
+    }
     // Handles that are new come first: others need the request.
     let is_new = |at: &usize| {
         matches!(

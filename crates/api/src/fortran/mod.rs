@@ -89,7 +89,13 @@ pub fn files() -> Vec<(&'static str, String)> {
 }
 
 /// The library's sources that are compiled once.
-pub const COMPILED_ONCE: [&str; 4] = ["convert.c", "section.c", "callback.c", "attribute.c"];
+pub const COMPILED_ONCE: [&str; 5] = [
+    "convert.c",
+    "section.c",
+    "callback.c",
+    "attribute.c",
+    "register.c",
+];
 /// The library's sources that are compiled twice, the second time with `MPIFORT_PROFILE`.
 pub const COMPILED_TWICE: [&str; 3] = ["procedures.c", "special.c", "removed.c"];
 /// The Fortran sources, each of one module.
