@@ -195,7 +195,8 @@ contains
     integer :: n, length
     character(len=MPI_MAX_PSET_NAME_LEN) :: name
     call MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, session)
-    length = len(name)
+    length = 0
+    call MPI_Session_get_nth_pset(session, MPI_INFO_NULL, 0, length, name)
     call MPI_Session_get_nth_pset(session, MPI_INFO_NULL, 0, length, name)
     call check(len_trim(name) == length, 'a process set')
     call MPI_Group_from_session_pset(session, name, group)
