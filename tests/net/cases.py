@@ -183,7 +183,8 @@ class Cases:
                 command = [*command[:at], *prefix, *command[at:]]
                 if settings:
                     command = ["env", *settings, *command]
-                status, output, seconds = self.tests_run.run_job(command, limit, directory)
+                own = tempfile.mkdtemp(dir=directory)
+                status, output, seconds = self.tests_run.run_job(command, limit, own)
                 problem = (
                     "not done in time"
                     if status is None
