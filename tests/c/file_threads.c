@@ -1,6 +1,6 @@
 /* Files under MPI_THREAD_MULTIPLE: several threads of a rank use one file, by explicit offsets, the
  * shared pointer and in the background, and files of their own, while others send messages. */
-// ranks: 2 3
+// ranks: 2 4
 #include "files.h"
 
 #include <pthread.h>

@@ -9,7 +9,7 @@ use crate::comm::agree::{Reader, put_u64};
 use crate::device::{self, Mapping, SharedRange};
 use crate::process::process;
 use crate::pt2pt::Buffer;
-use crate::win::{Flavor, LockType, NewWindow, Operands, Place, Win};
+use crate::win::{Flavor, NewWindow, Operands, Place, Win};
 use crate::{Comm, Datatype, Op, Result, err};
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
@@ -179,6 +179,8 @@ impl SharedPointer {
                     },
                     disp_unit: 1,
                 })?;
+                // Rank 0 is locked until the end: several threads may move the pointer at a time.
+                win.lock_all(true)?;
                 Ok(SharedPointer::InWindow(win))
             }
         }
@@ -260,10 +262,9 @@ impl SharedPointer {
             count: 1,
             datatype,
         };
-        win.lock(LockType::Shared, 0, true)?;
-        // SAFETY: both numbers live until the unlock, which completes the operation.
+        // SAFETY: both numbers live until the flush, which completes the operation.
         let done = unsafe { win.accumulate(operands, place, Op::of(op), "a shared file pointer") };
-        win.unlock(0)?;
+        win.flush(0)?;
         done?;
         Ok(before)
     }
@@ -277,7 +278,7 @@ impl SharedPointer {
                 }
             }
             SharedPointer::InWindow(win) => {
-                let _ = win.free();
+                let _ = win.unlock_all().and_then(|()| win.free());
             }
             _ => {}
         }
