@@ -194,9 +194,11 @@ static void mistakes(void)
 {
     const char *name = file_name();
     MPI_File fh = file_create(name);
-    MPI_Datatype twice, odd, none, backwards, uncommitted;
+    MPI_Datatype twice, itself, odd, none, backwards, uncommitted;
     OK(MPI_Type_create_resized(MPI_INT, 0, 2, &twice));
     OK(MPI_Type_commit(&twice));
+    OK(MPI_Type_create_hindexed(2, (int[]){1, 1}, (MPI_Aint[]){0, 2}, MPI_INT, &itself));
+    OK(MPI_Type_commit(&itself));
     OK(MPI_Type_contiguous(3, MPI_CHAR, &odd));
     OK(MPI_Type_commit(&odd));
     OK(MPI_Type_contiguous(0, MPI_CHAR, &none));
@@ -212,7 +214,7 @@ static void mistakes(void)
           MPI_ERR_UNSUPPORTED_DATAREP);
     CLASS(MPI_File_set_view(fh, 0, MPI_DATATYPE_NULL, MPI_INT, "native", null), MPI_ERR_TYPE);
     CLASS(MPI_File_set_view(fh, 0, MPI_INT, uncommitted, "native", null), MPI_ERR_TYPE);
-    int code = MPI_File_set_view(fh, 0, MPI_INT, twice, "native", null);
+    int code = MPI_File_set_view(fh, 0, MPI_INT, itself, "native", null);
     CHECK(code != MPI_SUCCESS, "a file for writing has a view with bytes twice");
     code = MPI_File_set_view(fh, 0, MPI_INT, odd, "native", null);
     CHECK(code != MPI_SUCCESS, "a filetype of 3 bytes is taken with an etype of 4");
@@ -228,6 +230,12 @@ static void mistakes(void)
         CHECK(code != MPI_SUCCESS, "a rank does not see another one's mistake");
     }
     view_is(fh, 0, MPI_BYTE, "native");
+    /* Filetypes that lie over each other may be written one by one. */
+    int two[2] = {1, 2};
+    OK(MPI_File_set_view(fh, 0, MPI_INT, twice, "native", null));
+    OK(MPI_File_write_at_all(fh, 0, two, 1, MPI_INT, MPI_STATUS_IGNORE));
+    CHECK(MPI_File_write_at_all(fh, 0, two, 2, MPI_INT, MPI_STATUS_IGNORE) != MPI_SUCCESS,
+          "bytes are written twice");
     OK(MPI_File_set_view(fh, 0, MPI_INT, MPI_INT, "native", null));
     char bytes[8] = {0};
     code = MPI_File_write(fh, bytes, 3, MPI_CHAR, MPI_STATUS_IGNORE);
@@ -249,11 +257,48 @@ static void mistakes(void)
     SAME(pair[1], 2 << 16);
     OK(MPI_File_close(&fh));
     OK(MPI_Type_free(&twice));
+    OK(MPI_Type_free(&itself));
     OK(MPI_Type_free(&odd));
     OK(MPI_Type_free(&none));
     OK(MPI_Type_free(&backwards));
     OK(MPI_Type_free(&uncommitted));
     file_remove("twice");
+    file_remove(name);
+}
+
+/* A filetype whose extent is less than it spans, for one access: ranks in turn, in two phases. */
+static void one_filetype(void)
+{
+    enum { INTS = 30 };
+    const char *name = file_name();
+    MPI_Info info;
+    OK(MPI_Info_create(&info));
+    OK(MPI_Info_set(info, "romio_cb_write", "enable"));
+    OK(MPI_Info_set(info, "romio_cb_read", "enable"));
+    OK(MPI_Info_set(info, "cb_buffer_size", "50"));
+    MPI_File fh = file_open(name, MPI_MODE_CREATE | MPI_MODE_RDWR, info);
+    OK(MPI_Info_free(&info));
+    MPI_Datatype all, filetype;
+    OK(MPI_Type_vector(INTS, 1, world_size, MPI_INT, &all));
+    OK(MPI_Type_create_resized(all, 8, 20, &filetype));
+    OK(MPI_Type_commit(&filetype));
+    OK(MPI_File_set_view(fh, 4 * world_rank, MPI_INT, filetype, "native", MPI_INFO_NULL));
+    int out[INTS], in[INTS] = {0}, found[INTS * 64];
+    for (int i = 0; i < INTS; i++)
+        out[i] = i * world_size + world_rank;
+    for (int turn = 0; turn < 2; turn++) {
+        OK(MPI_File_write_at_all(fh, 10 * turn, out + 10 * turn, INTS - 10 * turn, MPI_INT,
+                                 MPI_STATUS_IGNORE));
+        file_publish(fh);
+        OK(MPI_File_read_at_all(fh, 0, in, INTS, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK(memcmp(in, out, sizeof in) == 0, "what was written does not come back");
+    }
+    SAME(file_contents(name, found, sizeof found, 0), 4 * INTS * world_size);
+    for (int i = 0; i < INTS * world_size; i++)
+        SAME(found[i], i);
+    OK(MPI_Type_free(&all));
+    OK(MPI_Type_free(&filetype));
+    OK(MPI_File_close(&fh));
     file_remove(name);
 }
 
@@ -497,6 +542,7 @@ int main(int argc, char **argv)
         one_kind(n);
     lives_on();
     mistakes();
+    one_filetype();
     external();
     registered();
     sequential();

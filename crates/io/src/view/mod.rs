@@ -89,7 +89,9 @@ struct Irregular {
     data: Range<u64>,
     /// Runs of a filetype.
     runs: u64,
-    /// Offsets rise with positions, over all filetypes.
+    /// Offsets rise with positions within a filetype.
+    rises_within: bool,
+    /// They do, over all filetypes.
     rising: bool,
 }
 
@@ -126,6 +128,33 @@ impl View {
             etype_bytes: etype_bytes.max(1),
             tiling: Tiling::new(displacement, filetype)?,
         })
+    }
+
+    /// The view of its first filetype only, if the offsets rise within it, but the next filetype
+    /// begins before its end. Programs make such filetypes for one access: HDF5 has one over all
+    /// chunks, whose extent is of no use. Positions behind the first filetype mean nothing.
+    pub fn first_filetype(&self) -> Option<View> {
+        let Tiling::Irregular(irregular) = &self.tiling else {
+            return None;
+        };
+        let alone = !irregular.rising && irregular.rises_within;
+        alone.then(|| View {
+            etype_bytes: self.etype_bytes,
+            tiling: Tiling::Irregular(Irregular {
+                extent: irregular.data.end,
+                rising: true,
+                ..irregular.clone()
+            }),
+        })
+    }
+
+    /// Data bytes of a filetype. `u64::MAX` if the view is contiguous, or has no data.
+    pub fn filetype_bytes(&self) -> u64 {
+        match &self.tiling {
+            Tiling::Contiguous { .. } | Tiling::Empty { .. } => u64::MAX,
+            Tiling::Strided(strided) => strided.size(),
+            Tiling::Irregular(irregular) => irregular.size,
+        }
     }
 
     /// Returns whether the data are one run of the file.

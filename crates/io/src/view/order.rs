@@ -57,6 +57,7 @@ impl Tiling {
             extent,
             data,
             runs: order.runs,
+            rises_within: order.rising,
             rising,
         }))
     }
@@ -194,15 +195,25 @@ impl View {
         let Tiling::Irregular(irregular) = &self.tiling else {
             return false;
         };
-        if irregular.rising {
-            return false;
-        }
         // Only filetypes that begin before the first one ends can lie over it.
-        let tiles = (irregular.data.end - irregular.data.start).div_ceil(irregular.extent) + 1;
-        if irregular.runs.saturating_mul(tiles) > OVERLAP_MAX_RUNS {
+        let span = irregular.data.end - irregular.data.start;
+        !irregular.rising && self.overlap(irregular, span.div_ceil(irregular.extent) + 1)
+    }
+
+    /// Returns whether a byte of the file is seen twice in one filetype.
+    pub fn overlaps_within_filetype(&self) -> bool {
+        let Tiling::Irregular(irregular) = &self.tiling else {
+            return false;
+        };
+        !irregular.rises_within && self.overlap(irregular, 1)
+    }
+
+    /// Does a byte lie twice in so many filetypes?
+    fn overlap(&self, irregular: &Irregular, filetypes: u64) -> bool {
+        if irregular.runs.saturating_mul(filetypes) > OVERLAP_MAX_RUNS {
             return true;
         }
-        let runs = self.runs(0, tiles.saturating_mul(irregular.size));
+        let runs = self.runs(0, filetypes.saturating_mul(irregular.size));
         let mut ranges: Vec<_> = runs.map(|run| (run.offset, run.end())).collect();
         ranges.sort_unstable();
         ranges.windows(2).any(|w| w[1].0 < w[0].1)

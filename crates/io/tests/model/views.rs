@@ -41,6 +41,23 @@ proptest! {
         let mut sorted = all;
         sorted.sort_unstable();
         prop_assert_eq!(view.overlaps(), sorted.windows(2).any(|w| w[0] == w[1]));
+        let size = filetype.bytes.len() as u64;
+        let mut one = expected(&filetype, displacement, 0, size);
+        let rises = one.windows(2).all(|w| w[0] < w[1]);
+        let first = view.first_filetype();
+        prop_assert_eq!(first.is_some(), rises && !rising);
+        if let Some(first) = first {
+            prop_assert!(first.is_rising());
+            prop_assert_eq!(offsets(&first, 0, size), one.clone());
+            for (position, offset) in one.iter().enumerate() {
+                prop_assert_eq!(first.position_at(*offset), position as u64);
+            }
+        }
+        one.sort_unstable();
+        prop_assert_eq!(
+            view.overlaps_within_filetype(),
+            one.windows(2).any(|w| w[0] == w[1])
+        );
     }
 
     #[test]

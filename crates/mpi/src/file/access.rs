@@ -84,6 +84,8 @@ impl File {
             ));
         }
         let begin = view.bytes_of(begin(self, etypes)?)?;
+        let end = begin.saturating_add(bytes);
+        let view = view.for_access(begin..end, direction == Direction::Write)?;
         Ok(Transfer {
             direction,
             memory: buffer.to_persistent(),

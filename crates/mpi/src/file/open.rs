@@ -214,12 +214,25 @@ impl File {
             };
             Ok((hints, stored))
         });
-        let shared = SharedPointer::join(&own, first.shared);
-        let mine = mine.and_then(|m| Ok((m, shared?)));
-        let ((hints, stored), shared) = agree::on_success(&own, mine)?;
-        if own.rank() == 0 {
-            shared.store(first.bytes)?;
+        let shared = SharedPointer::join(&own, first.shared).and_then(|shared| {
+            // Before any rank returns.
+            if own.rank() == 0 {
+                shared.store(first.bytes)?;
+            }
+            Ok(shared)
+        });
+        let so_far = match (&mine, &shared) {
+            (Ok(_), Ok(_)) => Ok(()),
+            (Err(e), _) | (_, Err(e)) => Err(e.clone()),
+        };
+        if let Err(e) = agree::on_success(&own, so_far) {
+            if let Ok(shared) = &shared {
+                shared.release();
+            }
+            let _ = own.free();
+            return Err(e);
         }
+        let ((hints, stored), shared) = (mine?, shared?);
         Ok(Arc::new(File {
             identity: Identity::none(),
             errhandler: default_errhandler().clone(),

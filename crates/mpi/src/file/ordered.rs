@@ -68,6 +68,9 @@ impl File {
             return Err(failure_of(&mut reader)?);
         }
         transfer.position = transfer.view.bytes_of(reader.u64()?)?;
+        let end = transfer.position.saturating_add(transfer.bytes);
+        let writes = direction == Direction::Write;
+        transfer.view = self.view().for_access(transfer.position..end, writes)?;
         Ok(transfer)
     }
 

@@ -4,10 +4,12 @@ use super::representation::Representation;
 use super::{File, agree};
 use crate::{Datatype, Info, Result, err};
 use ferry_datatype::Basic;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 /// A view.
+#[derive(Clone)]
 pub(super) struct FileView {
     /// The byte of the file where it begins.
     pub displacement: u64,
@@ -19,6 +21,12 @@ pub(super) struct FileView {
     pub layout: ferry_io::View,
     /// Bytes of an etype in the file.
     pub etype_bytes: u64,
+    /// Filetypes lie over each other, so that not more than one may be written.
+    overlaps: bool,
+    /// For accesses within the first filetype, if that has a better layout.
+    first: Option<Arc<FileView>>,
+    /// It is one for such accesses.
+    is_first: bool,
 }
 
 /// A view as MPI_File_get_view returns it.
@@ -45,6 +53,9 @@ impl FileView {
             representation: Representation::Native("native"),
             layout: ferry_io::View::bytes(),
             etype_bytes: 1,
+            overlaps: false,
+            first: None,
+            is_first: false,
         }
     }
 
@@ -71,21 +82,54 @@ impl FileView {
         let etype_bytes = etype_bytes as u64;
         let layout = ferry_io::View::new(displacement, etype_bytes, &stored_filetype)
             .map_err(|e| err!(Io, "{e}"))?;
-        if writes && layout.overlaps() {
+        if writes && layout.overlaps_within_filetype() {
             return Err(err!(
                 Io,
                 "the filetype has bytes twice, which a file that is open for writing must not have"
             ));
         }
-        Ok(FileView {
+        let mut view = FileView {
             displacement,
             etype: etype.copy(),
             filetype: filetype.copy(),
             stored_filetype,
             representation,
+            overlaps: writes && layout.overlaps(),
             layout,
             etype_bytes,
-        })
+            first: None,
+            is_first: false,
+        };
+        if let Some(layout) = view.layout.first_filetype() {
+            view.first = Some(Arc::new(FileView {
+                layout,
+                overlaps: false,
+                is_first: true,
+                ..view.clone()
+            }));
+        }
+        Ok(view)
+    }
+
+    /// The view for an access to these bytes of its data.
+    ///
+    /// Errors: Io for a write of more than one filetype that lie over each other.
+    pub fn for_access(self: Arc<FileView>, data: Range<u64>, write: bool) -> Result<Arc<FileView>> {
+        let within = data.end <= self.layout.filetype_bytes();
+        match &self.first {
+            Some(first) if within => Ok(first.clone()),
+            _ if write && self.overlaps && !within => Err(err!(
+                Io,
+                "the filetype's extent is less than it spans, and filetypes that follow each other \
+                 have bytes in common, which must not be written"
+            )),
+            _ => Ok(self),
+        }
+    }
+
+    /// Do two phases use its first filetype only?
+    pub fn is_first_only(&self) -> bool {
+        self.is_first || self.first.is_some()
     }
 
     /// Its displacement plus 1, if it is a contiguous view of bytes as they are in memory; else 0.

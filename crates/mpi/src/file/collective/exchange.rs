@@ -41,6 +41,7 @@ impl Exchanged {
             let mut bytes = Vec::new();
             put_u64(&mut bytes, view.displacement);
             put_u64(&mut bytes, view.etype_bytes);
+            put_u64(&mut bytes, u64::from(view.is_first_only()));
             put_framed(&mut bytes, &view.stored_filetype.encode().ok()?);
             self.own = Some(bytes.into());
         }
@@ -58,9 +59,11 @@ fn decode(bytes: &[u8]) -> Result<View> {
     let mut reader = Reader(bytes);
     let displacement = reader.u64()?;
     let etype_bytes = reader.u64()?;
+    let first_only = reader.u64()? == 1;
     let filetype = Datatype::decode(reader.framed()?)?;
-    View::new(displacement, etype_bytes, &filetype)
-        .map_err(|e| err!(Intern, "another rank's view makes no sense: {e}"))
+    let view = View::new(displacement, etype_bytes, &filetype)
+        .map_err(|e| err!(Intern, "another rank's view makes no sense: {e}"))?;
+    Ok(view.first_filetype().filter(|_| first_only).unwrap_or(view))
 }
 
 /// What a transfer does next.
