@@ -155,6 +155,16 @@ pub const ALL: &[Variable] = &[
         "starts mpiexec's agents on other hosts",
     ),
     user(
+        "FERRY_NAMES",
+        "host:port; none",
+        "the name server for MPI_Publish_name (ferry names)",
+    ),
+    user(
+        "FERRY_NAMES_KEY",
+        "file; ~/.ferry-names.key",
+        "the key of the name server",
+    ),
+    user(
         "FERRY_ON_HANG",
         "end, report, ignore; end",
         "what mpiexec does when all ranks wait for each other",

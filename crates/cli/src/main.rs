@@ -45,6 +45,15 @@ enum Task {
     },
     /// Join network namespaces by an Ethernet that crosses the channel of a modelled machine
     Ethernet(ethernet::Options),
+    /// Keep the names of MPI_Publish_name for jobs that mpiexec --names starts
+    Names {
+        /// Where to listen; the port 0 is any that is free
+        #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
+        listen: String,
+        /// The file of names; by default beside the key, ~/.ferry-names.list
+        #[arg(long)]
+        file: Option<PathBuf>,
+    },
     /// Copy programs, library, header, pkg-config files, manual pages and completions to a prefix
     Install {
         /// Where to: bin, include, lib and share go below it
@@ -97,6 +106,15 @@ fn main() -> ExitCode {
             }
         };
     }
+    if let Task::Names { listen, file } = task {
+        return match ferry_launch::serve_names(&listen, file) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => {
+                eprintln!("ferry: names: {e}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let report = match run(task) {
         Ok(report) => report,
         Err(text) => {
@@ -130,7 +148,7 @@ fn run(task: Task) -> Result<String, String> {
             Some(Machines::Show { name, file }) => machines::show(&name, file),
             Some(Machines::Measure { name }) => machines::measure(&name),
         },
-        Task::Ethernet(_) => Ok(String::new()),
+        Task::Ethernet(_) | Task::Names { .. } => Ok(String::new()),
         Task::Install {
             prefix,
             from,

@@ -14,6 +14,7 @@ use rustix::net::{
 };
 
 use crate::messages::PACKET_MAX_BYTES;
+use crate::names::{NameAnswer, NameRequest, NameSocket};
 use crate::other_launcher::{self, SharedKvs};
 use crate::own_launcher::start_launcher;
 use crate::{ToLauncher, ToRank};
@@ -103,22 +104,25 @@ impl Client {
     /// # Errors
     /// The launcher has gone; or it is another launcher, which starts none.
     pub fn start_launcher(&self, end: &OwnedFd) -> std::io::Result<()> {
-        let Connection::Mpiexec(socket) = &self.connection else {
-            return start_launcher(end);
-        };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let fds = [end.as_fd()];
-        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-        let packet = ToLauncher::Spawn.encode();
-        let packet = [IoSlice::new(&packet)];
-        loop {
-            match sendmsg(socket, &packet, &mut ancillary, SendFlags::NOSIGNAL) {
-                Ok(_) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
+        match &self.connection {
+            Connection::Mpiexec(socket) => pass(socket, &ToLauncher::Spawn, end),
+            Connection::Other(_) => start_launcher(end),
         }
+    }
+
+    /// Asks the launcher about a published name. Blocks until the answer is here. `Ok(None)`: it is
+    /// refused.
+    ///
+    /// # Errors
+    /// The launcher has gone; or it is another launcher, which has no names.
+    pub fn ask_name(&self, request: &NameRequest) -> std::io::Result<NameAnswer> {
+        let Connection::Mpiexec(socket) = &self.connection else {
+            return Err(std::io::ErrorKind::Unsupported.into());
+        };
+        let (question, end) = NameSocket::ask(request)?;
+        pass(socket, &ToLauncher::Name, &end)?;
+        drop(end);
+        question.answer()
     }
 
     /// Lets the launcher's descendants, the job's other ranks, read this process's memory. Needed
@@ -155,6 +159,23 @@ impl Client {
     pub(crate) fn of_other_launcher(kvs: SharedKvs) -> Client {
         Client {
             connection: Connection::Other(kvs),
+        }
+    }
+}
+
+/// Sends a message together with a descriptor.
+fn pass(socket: &OwnedFd, message: &ToLauncher, end: &OwnedFd) -> std::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = [end.as_fd()];
+    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    let packet = message.encode();
+    let packet = [IoSlice::new(&packet)];
+    loop {
+        match sendmsg(socket, &packet, &mut ancillary, SendFlags::NOSIGNAL) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
         }
     }
 }

@@ -28,6 +28,7 @@ mod job_context;
 mod join;
 mod launcher;
 mod messages;
+mod names;
 mod nodes;
 mod other_launcher;
 mod own_launcher;
@@ -45,8 +46,14 @@ pub use job_context::JobContext;
 pub use join::{LAUNCH_FD, join};
 pub use launcher::{JobInfo, NodeJob, RankSocket, Received};
 pub use messages::{TEXT_MAX_BYTES, ToLauncher, ToRank};
+pub use names::{
+    NameAnswer, NameQuestion, NameRequest, NameSocket, NameStore, decode_answer, encode_answer,
+    read_message, write_message,
+};
 pub use nodes::{Node, Nodes, RankRange};
-pub use own_launcher::{SPAWN_DETACHED_OPTION, SPAWN_OPTION, start_launcher};
+pub use own_launcher::{
+    NAME_OPTION, SPAWN_DETACHED_OPTION, SPAWN_OPTION, ask_name_server, start_launcher,
+};
 pub use rank_info::{Malformed, PROTOCOL, RankInfo, new_key};
 pub use segment::{ARENA_BYTES, Segment, SegmentLayout};
 pub use spawn_order::{ParentNews, ParentSocket, SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};

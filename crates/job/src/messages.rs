@@ -14,6 +14,7 @@ const PUT: [u8; 4] = *b"put ";
 const GET: [u8; 4] = *b"get ";
 const SAY: [u8; 4] = *b"say ";
 const SPAWN: [u8; 4] = *b"spwn";
+const NAME: [u8; 4] = *b"name";
 const TAKEN: [u8; 4] = *b"take";
 const CARD: [u8; 4] = *b"card";
 
@@ -46,6 +47,8 @@ pub enum ToLauncher {
     ///
     /// [`SpawnSocket`]: crate::SpawnSocket
     Spawn,
+    /// A question about a published name. The launcher's end of its socket comes with the message.
+    Name,
     /// A line for the job's log.
     Log {
         /// The line.
@@ -75,6 +78,7 @@ impl ToLauncher {
         match self {
             ToLauncher::Abort { code, text } => packet(ABORT, *code as u32, &[cut(text)]),
             ToLauncher::Spawn => packet(SPAWN, 0, &[]),
+            ToLauncher::Name => packet(NAME, 0, &[]),
             ToLauncher::Log { text } => packet(SAY, 0, &[cut(text)]),
             ToLauncher::Put { medium, card } => {
                 packet(PUT, medium.len() as u32, &[medium.as_bytes(), card])
@@ -102,6 +106,7 @@ impl ToLauncher {
                 })
             }
             SPAWN => Some(ToLauncher::Spawn),
+            NAME => Some(ToLauncher::Name),
             GET => Some(ToLauncher::Get {
                 medium: medium_name(rest)?,
                 rank: number,
@@ -188,6 +193,7 @@ mod tests {
             (any::<i32>(), ".{0,200}").prop_map(|(code, text)| ToLauncher::Abort { code, text }),
             ".{0,200}".prop_map(|text| ToLauncher::Log { text }),
             Just(ToLauncher::Spawn),
+            Just(ToLauncher::Name),
             ("[a-z]{1,8}", card).prop_map(|(medium, card)| ToLauncher::Put { medium, card }),
             ("[a-z]{1,8}", any::<u32>())
                 .prop_map(|(medium, rank)| ToLauncher::Get { medium, rank }),

@@ -8,11 +8,16 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::names::{NameAnswer, NameRequest, NameSocket};
+
 /// mpiexec's option for what it is here: it goes on in a process of its own, so that the program
 /// never sees a child that it has not made.
 pub const SPAWN_OPTION: &str = "--ferry-spawn";
 /// As [`SPAWN_OPTION`], for a launcher that is no child of its starter.
 pub const SPAWN_DETACHED_OPTION: &str = "--ferry-spawn-detached";
+
+/// mpiexec's option for answering a question about a published name.
+pub const NAME_OPTION: &str = "--ferry-name";
 
 /// mpiexec of the installation that this library belongs to.
 fn beside_library() -> Option<PathBuf> {
@@ -41,11 +46,28 @@ fn beside_library() -> Option<PathBuf> {
 /// # Errors
 /// There is no mpiexec, or the system refuses a process.
 pub fn start_launcher(socket: &OwnedFd) -> io::Result<()> {
+    run(SPAWN_DETACHED_OPTION, socket)
+}
+
+/// Asks a name server about a published name, for a process without launcher: mpiexec knows how.
+/// Blocks until the answer is here.
+///
+/// # Errors
+/// There is no mpiexec, or no answer.
+pub fn ask_name_server(request: &NameRequest) -> io::Result<NameAnswer> {
+    let (question, end) = NameSocket::ask(request)?;
+    run(NAME_OPTION, &end)?;
+    drop(end);
+    question.answer()
+}
+
+/// Runs mpiexec with an option and a socket that it inherits, until it ends.
+fn run(option: &str, socket: &OwnedFd) -> io::Result<()> {
     let program = beside_library().unwrap_or_else(|| "mpiexec".into());
     let number = socket.as_raw_fd();
     let mut command = Command::new(&program);
     command
-        .args([SPAWN_DETACHED_OPTION, &number.to_string()])
+        .args([option, &number.to_string()])
         .stdin(Stdio::null());
     // SAFETY: fcntl, setsid and sigprocmask may be called between fork and exec.
     unsafe {

@@ -92,7 +92,7 @@ fn fuzz_notice() {
                 assert!(text.len() <= 3 * TEXT_MAX_BYTES && again.is_some());
                 4
             }
-            ToLauncher::Get { .. } | ToLauncher::Spawn => {
+            ToLauncher::Get { .. } | ToLauncher::Spawn | ToLauncher::Name => {
                 assert_eq!(again, Some(notice));
                 3
             }

@@ -37,6 +37,7 @@ const EVENT_SIGNAL: u64 = 2 << 32;
 const EVENT_STREAM: u64 = 3 << 32;
 const EVENT_RANK: u64 = 4 << 32;
 const EVENT_STDIN_PIPE: u64 = 5 << 32;
+const EVENT_RELAY: u64 = 6 << 32;
 const EVENT_KIND: u64 = !0 << 32;
 
 /// Runs an agent to its end. Returns its exit status.
@@ -160,6 +161,7 @@ impl Agent {
                 EVENT_RANK => self.read_rank_messages(number),
                 EVENT_STDIN_PIPE => self.write_stdin(),
                 EVENT_MPIEXEC_WRITABLE => self.flush(),
+                EVENT_RELAY => self.read_relay(number as u32),
                 _ => {}
             }
         }
@@ -243,6 +245,14 @@ impl Agent {
                 }
                 local.signal_all(signal);
             }
+            ToAgent::Relay { number, bytes } => local.relays.write(number, &bytes),
+            ToAgent::NameAnswer { number, bytes } => {
+                if let Some(question) = local.questions.remove(&number)
+                    && !bytes.is_empty()
+                {
+                    question.answer(&bytes);
+                }
+            }
             ToAgent::PauseOutput(channels) => local.pause_requested = channels,
             ToAgent::Stdin(bytes) => {
                 local.stdin.offer(bytes);
@@ -257,6 +267,15 @@ impl Agent {
             }
         }
         Ok(())
+    }
+
+    /// Reads a relayed socket of a rank.
+    fn read_relay(&mut self, number: u32) {
+        if let Some(local) = &mut self.local
+            && let Some(bytes) = local.relays.read(number)
+        {
+            self.send_queue.push(&ToMpiexec::Relay { number, bytes });
+        }
     }
 
     /// Ends all ranks: mpiexec is gone.
@@ -332,7 +351,7 @@ impl Agent {
     fn read_rank_messages(&mut self, local_rank: usize) {
         if let Some(local) = &mut self.local {
             local.poll_rank_socket(&self.poll, local_rank);
-            local.read_messages(local_rank, &mut self.send_queue);
+            local.read_messages(local_rank, &self.poll, &mut self.send_queue);
             local.poll_rank_socket(&self.poll, local_rank);
         }
     }
@@ -371,7 +390,7 @@ impl Agent {
                 _ => {}
             }
         }
-        local.reap(&mut self.send_queue);
+        local.reap(&self.poll, &mut self.send_queue);
         if killed {
             self.disconnect("a signal asks it to end");
         }

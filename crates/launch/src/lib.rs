@@ -24,9 +24,11 @@ mod agent;
 mod forward;
 mod hang;
 mod hosts;
+mod names;
 mod options;
 mod plan;
 mod protocol;
+mod relay;
 mod run;
 mod signals;
 mod start;
@@ -37,6 +39,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use options::Action;
+pub use names::serve as serve_names;
 pub use signals::Signals;
 
 /// What `ferry install` writes manual pages and completions from.
@@ -59,6 +62,9 @@ pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     {
         let detached = option == ferry_job::SPAWN_DETACHED_OPTION;
         return ExitCode::from(run::run_spawned(arguments.skip(1), detached));
+    }
+    if arguments.peek().is_some_and(|a| a == ferry_job::NAME_OPTION) {
+        return ExitCode::from(run::answer_name(arguments.nth(1)));
     }
     let asked = options::parse(arguments, |name| env::var(name).ok());
     match asked {

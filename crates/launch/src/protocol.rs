@@ -155,6 +155,20 @@ pub enum ToAgent {
         /// The card's bytes.
         card: Vec<u8>,
     },
+    /// Bytes of a relayed socket. None: it has ended.
+    Relay {
+        /// The socket's number at the agent.
+        number: u32,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// The answer to a question about a name. Empty: there is none.
+    NameAnswer {
+        /// The question's number at the agent.
+        number: u32,
+        /// The answer.
+        bytes: Vec<u8>,
+    },
     /// Heartbeat: nothing else was to be sent.
     Heartbeat,
 }
@@ -220,6 +234,25 @@ pub enum ToMpiexec {
         medium: String,
         /// The rank that the card belongs to.
         rank: u32,
+    },
+    /// A rank starts processes: its socket is relayed to a new launcher.
+    Spawn {
+        /// The socket's number.
+        number: u32,
+    },
+    /// Bytes of a relayed socket. None: it has ended.
+    Relay {
+        /// The socket's number.
+        number: u32,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// A rank asks about a published name.
+    Name {
+        /// The question's number.
+        number: u32,
+        /// The question.
+        bytes: Vec<u8>,
     },
     /// A rank has ended.
     Ended {

@@ -5,6 +5,7 @@ mod forward;
 mod hang_check;
 mod local;
 mod modelled;
+mod names;
 mod other_mpi;
 mod parent;
 mod remote;
@@ -28,9 +29,10 @@ use exit::WaitStatus;
 use hang_check::{HangCheck, STATUS_INTERVAL};
 use local::LocalRanks;
 use modelled::MachineModel;
+use names::Names;
 use other_mpi::OtherMpiWatch;
 use parent::Parent;
-pub use parent::run_spawned;
+pub use parent::{answer_name, run_spawned};
 use remote::RemoteRanks;
 use spawned::SpawnedLaunchers;
 
@@ -114,6 +116,8 @@ struct Job<'a> {
     parent: Option<Parent>,
     /// Launchers of jobs that ranks of this one have ordered.
     spawned: SpawnedLaunchers,
+    /// Published names.
+    names: Names,
 }
 
 /// What runs the ranks.
@@ -151,6 +155,8 @@ const EVENT_MODEL: u64 = 7 << 32;
 const EVENT_FRAME: u64 = 8 << 32;
 const EVENT_AGENT_WRITABLE: u64 = 6 << 32;
 const EVENT_PARENT: u64 = 9 << 32;
+const EVENT_NAMES: u64 = 10 << 32;
+const EVENT_RELAY: u64 = 11 << 32;
 const EVENT_KIND: u64 = !0 << 32;
 
 impl Backend {
@@ -249,6 +255,7 @@ impl<'a> Job<'a> {
             forwarded_signals: Vec::new(),
             parent,
             spawned: SpawnedLaunchers::default(),
+            names: Names::new(options.names.as_deref()),
         })
     }
 
@@ -379,6 +386,8 @@ impl<'a> Job<'a> {
                 }
                 EVENT_STDIN => self.forward_stdin(),
                 EVENT_PARENT => self.read_parent(),
+                EVENT_NAMES => self.answer_launchers(),
+                EVENT_RELAY => self.read_relay(number as u32),
                 // Writing is done by the next flush.
                 _ => {}
             }

@@ -1,7 +1,7 @@
 //! Dynamic processes (MPI 5.0 §11.8 to §11.10).
 
 use crate::prelude::*;
-use ferry_mpi::dynamic::port;
+use ferry_mpi::dynamic::{join, names, port};
 use ferry_mpi::dynamic::spawn::{self, Outcome, Program};
 
 pub fn open_port(_info: Option<&'static Arc<Info>>, port_name: OutText) -> Result<()> {
@@ -57,6 +57,42 @@ pub fn comm_get_parent(parent: New<Comm>) -> Result<()> {
         Some(comm) if comm.identity.bits() == 0 => parent.set(comm.clone()),
         Some(comm) => parent.set_handle(comm.identity.bits() as Handle),
     }
+    Ok(())
+}
+
+pub fn comm_join(fd: i32, intercomm: New<Comm>) -> Result<()> {
+    intercomm.set(join::join(fd)?);
+    Ok(())
+}
+
+pub fn publish_name(
+    service_name: &CStr,
+    _info: Option<&'static Arc<Info>>,
+    port_name: &CStr,
+) -> Result<()> {
+    names::publish(
+        &service_name.to_string_lossy(),
+        &port_name.to_string_lossy(),
+    )
+}
+
+pub fn unpublish_name(
+    service_name: &CStr,
+    _info: Option<&'static Arc<Info>>,
+    port_name: &CStr,
+) -> Result<()> {
+    names::unpublish(
+        &service_name.to_string_lossy(),
+        &port_name.to_string_lossy(),
+    )
+}
+
+pub fn lookup_name(
+    service_name: &CStr,
+    _info: Option<&'static Arc<Info>>,
+    port_name: OutText,
+) -> Result<()> {
+    port_name.set(names::lookup(&service_name.to_string_lossy())?);
     Ok(())
 }
 

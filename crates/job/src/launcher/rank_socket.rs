@@ -70,7 +70,7 @@ impl RankSocket {
         }
     }
 
-    /// The descriptor that came with the last [`ToLauncher::Spawn`].
+    /// The descriptor that came with the last [`ToLauncher::Spawn`] or [`ToLauncher::Name`].
     pub fn take_descriptor(&mut self) -> Option<OwnedFd> {
         self.descriptors.pop_front()
     }

@@ -6,17 +6,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use ferry_job::{
-    CardStore, JobInfo, Nodes, ParentSocket, RankSocket, RankStatus, Received, ToLauncher, ToRank,
+    CardStore, JobInfo, Nodes, NameQuestion, RankSocket, RankStatus, Received, ToLauncher, ToRank,
 };
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
 
-use super::{EVENT_RANK, EVENT_STREAM};
+use super::{EVENT_RANK, EVENT_RELAY, EVENT_STREAM};
 use crate::forward::StdinCopier;
 use crate::hang::{HANG_DURATION, SleepCheck, page_of};
 use crate::options::Binding;
 use crate::protocol::{CHUNK_MAX_BYTES, LaunchSpec, SendQueue, StatusPage, ToMpiexec};
+use crate::relay::Relays;
 use crate::signals::{self, Signals};
 use crate::start::{ParentDeathWatcher, RankStarter, StartError};
 
@@ -42,6 +43,10 @@ pub(super) struct LocalRanks {
     pub(super) paused: [bool; 2],
     pub(super) killed_since: Option<Instant>,
     pub(super) done: bool,
+    /// Sockets of ranks to launchers that mpiexec starts.
+    pub(super) relays: Relays,
+    /// Questions about names that mpiexec has not answered, by their numbers.
+    pub(super) questions: HashMap<u32, NameQuestion>,
 }
 
 pub(super) struct Rank {
@@ -72,6 +77,8 @@ impl LocalRanks {
             paused: [false; 2],
             killed_since: None,
             done: false,
+            relays: Relays::default(),
+            questions: HashMap::new(),
         }
     }
 
@@ -201,7 +208,12 @@ impl LocalRanks {
     }
 
     /// Handles all messages of a rank.
-    pub(super) fn read_messages(&mut self, local: usize, queue: &mut SendQueue) {
+    pub(super) fn read_messages(
+        &mut self,
+        local: usize,
+        poll: &OwnedFd,
+        queue: &mut SendQueue,
+    ) {
         loop {
             let rank = &mut self.ranks[local];
             let number = rank.number;
@@ -230,11 +242,18 @@ impl LocalRanks {
                     }
                 }
                 Received::Message(ToLauncher::Spawn) => {
-                    if let Some(socket) = socket.take_descriptor() {
-                        ParentSocket::new(socket).failed(
-                            "the rank that starts processes has been started by an agent (mpiexec \
-                             --hosts), which starts none yet",
-                        );
+                    if let Some(end) = socket.take_descriptor() {
+                        let number = self.relays.add(end, poll, EVENT_RELAY);
+                        queue.push(&ToMpiexec::Spawn { number });
+                    }
+                }
+                Received::Message(ToLauncher::Name) => {
+                    let end = socket.take_descriptor();
+                    if let Some(Ok((question, bytes))) = end.map(NameQuestion::read) {
+                        let free = |n: &u32| !self.questions.contains_key(n);
+                        let number = (0..).find(free).unwrap_or_default();
+                        self.questions.insert(number, question);
+                        queue.push(&ToMpiexec::Name { number, bytes });
                     }
                 }
                 Received::Message(ToLauncher::Log { text }) => {
@@ -289,7 +308,7 @@ impl LocalRanks {
     }
 
     /// Collects ranks that have ended and reports them, after all that they have written.
-    pub(super) fn reap(&mut self, queue: &mut SendQueue) {
+    pub(super) fn reap(&mut self, poll: &OwnedFd, queue: &mut SendQueue) {
         let mut ended = Vec::new();
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
@@ -312,7 +331,7 @@ impl LocalRanks {
             for channel in 0..2 {
                 self.drain(2 * local + channel, queue);
             }
-            self.read_messages(local, queue);
+            self.read_messages(local, poll, queue);
             let state = &self.statuses[local].state;
             queue.push(&ToMpiexec::Ended {
                 rank: self.ranks[local].number,

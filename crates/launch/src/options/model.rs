@@ -50,6 +50,8 @@ pub struct Options {
     pub launcher_path: Option<PathBuf>,
     /// A host that is silent for longer is taken for lost. Zero: never.
     pub host_timeout: Duration,
+    /// The address of a name server.
+    pub names: Option<String>,
     /// The modelled machine to run on.
     pub machine: Option<MachineOptions>,
 }

@@ -116,6 +116,7 @@ impl Parser {
             host_timeout: variable("FERRY_HOST_TIMEOUT").map_or(Ok(HOST_TIMEOUT_DEFAULT), |v| {
                 values::host_timeout("FERRY_HOST_TIMEOUT", &v)
             })?,
+            names: None,
             machine: None,
         };
         Ok(Parser {
@@ -257,6 +258,7 @@ impl Parser {
             OptionId::BySlot => options.map_by = MapBy::Slot,
             OptionId::Launcher => options.launcher = Some(given.text()?),
             OptionId::LauncherPath => options.launcher_path = Some(given.value()?.into()),
+            OptionId::Names => options.names = Some(given.text()?),
             OptionId::HostTimeout => {
                 options.host_timeout = values::host_timeout(&argument, &given.text()?)?;
             }

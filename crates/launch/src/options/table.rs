@@ -331,6 +331,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "a host silent for so long is gone: 10; 0 never (also FERRY_HOST_TIMEOUT)",
     ),
     option(
+        OptionId::Names,
+        Section::General,
+        &["--names"],
+        &["HOST:PORT"],
+        "the server that keeps the names of MPI_Publish_name: ferry names (also FERRY_NAMES)",
+    ),
+    option(
         OptionId::Machine,
         Section::Machines,
         &["--machine"],
@@ -495,6 +502,7 @@ pub(super) enum OptionId {
     Launcher,
     LauncherPath,
     HostTimeout,
+    Names,
     Machine,
     MachineReport,
     MachinePaced,

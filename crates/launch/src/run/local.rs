@@ -128,6 +128,11 @@ impl Job<'_> {
                         self.start_launcher(end);
                     }
                 }
+                Received::Message(ToLauncher::Name) => {
+                    if let Some(end) = socket.take_descriptor() {
+                        self.answer_name(end);
+                    }
+                }
                 Received::Message(ToLauncher::Log { text }) => self.log_for(rank, &text),
                 Received::Message(ToLauncher::Abort { code, text }) => {
                     socket.confirm_abort();

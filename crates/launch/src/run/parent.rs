@@ -74,13 +74,29 @@ impl Job<'_> {
     }
 }
 
-/// Runs the job that comes through a socket. `arguments`: the socket's number, then options.
-/// `detached`: in a process that is no child of its starter. Returns the exit status.
-pub fn run_spawned(mut arguments: impl Iterator<Item = OsString>, detached: bool) -> u8 {
-    let number = arguments.next();
+/// The descriptor of this number, which the starter has passed on.
+fn inherited(number: Option<OsString>) -> Option<OwnedFd> {
     let number = number.and_then(|n| n.to_str()?.parse::<RawFd>().ok());
     let Some(number) = number.filter(|n| *n > 2) else {
         crate::complain("this option is for Ferry's own use");
+        return None;
+    };
+    // SAFETY: inherited from the starter, for nobody else to use.
+    let socket = unsafe { OwnedFd::from_raw_fd(number) };
+    let _ = rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC);
+    Some(socket)
+}
+
+/// Answers the question about a name that comes through a socket, whose number is given. Returns
+/// the exit status.
+pub fn answer_name(number: Option<OsString>) -> u8 {
+    inherited(number).map_or(2, super::names::answer_one)
+}
+
+/// Runs the job that comes through a socket. `arguments`: the socket's number, then options.
+/// `detached`: in a process that is no child of its starter. Returns the exit status.
+pub fn run_spawned(mut arguments: impl Iterator<Item = OsString>, detached: bool) -> u8 {
+    let Some(socket) = inherited(arguments.next()) else {
         return 2;
     };
     if detached {
@@ -91,9 +107,6 @@ pub fn run_spawned(mut arguments: impl Iterator<Item = OsString>, detached: bool
             _ => return 0,
         }
     }
-    // SAFETY: inherited from the starter, for nobody else to use.
-    let socket = unsafe { OwnedFd::from_raw_fd(number) };
-    let _ = rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC);
     let mut socket = ParentSocket::new(socket);
     let order = match socket.order() {
         Ok(order) => order,

@@ -1,7 +1,7 @@
 //! Launchers of the jobs that ranks of this job order (MPI_Comm_spawn): mpiexec once more, a child
 //! of this one. The rank and its launcher speak through a socket of their own.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsString, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,28 +10,37 @@ use std::process::{Command, Stdio};
 
 use ferry_job::{ParentSocket, SPAWN_OPTION};
 
-use super::Job;
+use super::{EVENT_RELAY, Job};
+use crate::names::NAMES;
 use crate::options::Options;
+use crate::protocol::ToAgent;
+use crate::relay::Relays;
 use crate::signals::Signals;
 
 /// The launchers that run.
 #[derive(Default)]
-pub(super) struct SpawnedLaunchers(HashSet<i32>);
+pub(super) struct SpawnedLaunchers {
+    pids: HashSet<i32>,
+    /// Ends of sockets of ranks on other hosts.
+    relays: Relays,
+    /// By relay: the host of the rank, and the socket's number there.
+    hosts: HashMap<u32, (usize, u32)>,
+}
 
 impl SpawnedLaunchers {
     /// Is there one?
     pub(super) fn any(&self) -> bool {
-        !self.0.is_empty()
+        !self.pids.is_empty()
     }
 
     /// A child has ended. Was it a launcher?
     pub(super) fn ended(&mut self, pid: i32) -> bool {
-        self.0.remove(&pid)
+        self.pids.remove(&pid)
     }
 
     /// Sends them a signal.
     pub(super) fn signal(&self, signal: c_int) {
-        for &pid in &self.0 {
+        for &pid in &self.pids {
             // SAFETY: a plain system call; the child has not been waited for.
             unsafe { libc::kill(pid, signal) };
         }
@@ -39,14 +48,55 @@ impl SpawnedLaunchers {
 }
 
 impl Job<'_> {
+    /// Reads from the end of a socket that belongs to a rank on another host.
+    pub(super) fn read_relay(&mut self, relay: u32) {
+        let Some(bytes) = self.spawned.relays.read(relay) else {
+            return;
+        };
+        let Some(&(host, number)) = self.spawned.hosts.get(&relay) else {
+            return;
+        };
+        if bytes.is_empty() {
+            self.spawned.hosts.remove(&relay);
+        }
+        self.send_to_agent(host, &ToAgent::Relay { number, bytes });
+    }
+
+    /// Starts a launcher for a rank on another host. Its agent calls the rank's socket `number`.
+    pub(super) fn start_launcher_for(&mut self, host: usize, number: u32) {
+        let Ok((near, far)) = std::os::unix::net::UnixStream::pair() else {
+            let bytes = Vec::new();
+            return self.send_to_agent(host, &ToAgent::Relay { number, bytes });
+        };
+        let relay = self
+            .spawned
+            .relays
+            .add(near.into(), &self.poll, EVENT_RELAY);
+        self.spawned.hosts.insert(relay, (host, number));
+        self.start_launcher(far.into());
+    }
+
+    /// Bytes for the launcher of a rank on another host.
+    pub(super) fn write_relay(&mut self, host: usize, number: u32, bytes: &[u8]) {
+        let of = |&(_, at): &(&u32, &(usize, u32))| *at == (host, number);
+        let found = self.spawned.hosts.iter().find(of).map(|(relay, _)| *relay);
+        if let Some(relay) = found {
+            self.spawned.relays.write(relay, bytes);
+            if bytes.is_empty() {
+                self.spawned.hosts.remove(&relay);
+            }
+        }
+    }
+
     /// Starts a launcher that gets `socket`, the end of a rank's.
     pub(super) fn start_launcher(&mut self, socket: OwnedFd) {
         if self.shutdown.is_some() {
             return;
         }
-        match start(&socket, self.options, &self.signals) {
+        let names = self.names.variable(&self.poll);
+        match names.and_then(|names| start(&socket, self.options, &self.signals, &names)) {
             Ok(pid) => {
-                self.spawned.0.insert(pid);
+                self.spawned.pids.insert(pid);
             }
             Err(e) => {
                 let why = format!("mpiexec cannot start a launcher for them: {e}");
@@ -71,7 +121,12 @@ fn inherited(options: &Options) -> Vec<OsString> {
     out
 }
 
-fn start(socket: &OwnedFd, options: &Options, signals: &Signals) -> io::Result<i32> {
+fn start(
+    socket: &OwnedFd,
+    options: &Options,
+    signals: &Signals,
+    names: &str,
+) -> io::Result<i32> {
     let number = socket.as_raw_fd();
     let mask = signals.original_mask;
     let parent = std::process::id() as i32;
@@ -81,6 +136,7 @@ fn start(socket: &OwnedFd, options: &Options, signals: &Signals) -> io::Result<i
         .arg(SPAWN_OPTION)
         .arg(number.to_string())
         .args(inherited(options))
+        .env(NAMES, names)
         .stdin(Stdio::null());
     // SAFETY: only calls that are allowed between fork and exec.
     unsafe {

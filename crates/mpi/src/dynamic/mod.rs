@@ -2,6 +2,8 @@
 //! or through a spawn.
 //!
 //! ```text
+//! join      two processes that have a socket between them
+//! names     published names of ports
 //! port      ports: their names and tickets; accept and connect
 //! spawn     starting processes
 //! universe  names of processes of other jobs, and their process numbers here
@@ -12,6 +14,8 @@
 //! Once all members of both groups have it, any two of them can connect, and do when one first
 //! sends something to the other.
 
+pub mod join;
+pub mod names;
 pub mod port;
 pub mod spawn;
 pub mod universe;

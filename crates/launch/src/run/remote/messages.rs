@@ -135,6 +135,25 @@ impl Job<'_> {
                     self.send_card(&medium, rank, asker);
                 }
             }
+            ToMpiexec::Spawn { number: socket } => self.start_launcher_for(number, socket),
+            ToMpiexec::Relay {
+                number: socket,
+                bytes,
+            } => self.write_relay(number, socket, &bytes),
+            ToMpiexec::Name {
+                number: question,
+                bytes,
+            } => {
+                let bytes = self.names.ask(&bytes).unwrap_or_else(|e| {
+                    self.complain_of_names(&e);
+                    Vec::new()
+                });
+                let answer = ToAgent::NameAnswer {
+                    number: question,
+                    bytes,
+                };
+                self.send_to_agent(number, &answer);
+            }
             ToMpiexec::Get { medium, rank } => self.send_card(&medium, rank, number),
             ToMpiexec::Ended {
                 rank,
@@ -206,8 +225,13 @@ impl Job<'_> {
             rank,
             card: card.to_vec(),
         };
+        self.send_to_agent(host, &message);
+    }
+
+    /// Queues a message for a host's agent.
+    pub(in crate::run) fn send_to_agent(&mut self, host: usize, message: &ToAgent) {
         if let Some(remote) = self.remote() {
-            remote.agents[host].send_queue.push(&message);
+            remote.agents[host].send_queue.push(message);
         }
     }
 
