@@ -138,6 +138,11 @@ pub const ALL: &[Variable] = &[
     ),
     user("FERRY_COLL_SCAN", ALGORITHM, "algorithm of MPI_Scan"),
     user("FERRY_COLL_SCATTER", ALGORITHM, "algorithm of MPI_Scatter"),
+    user(
+        "FERRY_CONNECT_TIMEOUT",
+        "seconds; no limit",
+        "how long MPI_Comm_connect and MPI_Comm_accept wait",
+    ),
     user("FERRY_ENCRYPT", "1", "encrypt all messages between hosts"),
     user(
         "FERRY_HOSTFILE",

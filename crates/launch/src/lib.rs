@@ -38,8 +38,8 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use options::Action;
 pub use names::serve as serve_names;
+use options::Action;
 pub use signals::Signals;
 
 /// What `ferry install` writes manual pages and completions from.
@@ -63,7 +63,10 @@ pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         let detached = option == ferry_job::SPAWN_DETACHED_OPTION;
         return ExitCode::from(run::run_spawned(arguments.skip(1), detached));
     }
-    if arguments.peek().is_some_and(|a| a == ferry_job::NAME_OPTION) {
+    if arguments
+        .peek()
+        .is_some_and(|a| a == ferry_job::NAME_OPTION)
+    {
         return ExitCode::from(run::answer_name(arguments.nth(1)));
     }
     let asked = options::parse(arguments, |name| env::var(name).ok());

@@ -110,9 +110,7 @@ fn write_record(
     let mut record = vec![0; HEADER_BYTES];
     record.extend(bytes);
     record.extend([0; TAG_BYTES]);
-    sealer
-        .seal(&mut record)
-        .map_err(|e| wrong(e.to_string()))?;
+    sealer.seal(&mut record).map_err(|e| wrong(e.to_string()))?;
     stream.write_all(&record)
 }
 

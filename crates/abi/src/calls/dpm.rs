@@ -1,8 +1,9 @@
 //! Dynamic processes (MPI 5.0 §11.8 to §11.10).
 
 use crate::prelude::*;
-use ferry_mpi::dynamic::{join, names, port};
 use ferry_mpi::dynamic::spawn::{self, Outcome, Program};
+use ferry_mpi::dynamic::{join, names, port};
+use std::time::Duration;
 
 pub fn open_port(_info: Option<&'static Arc<Info>>, port_name: OutText) -> Result<()> {
     port_name.set(port::open(true)?);
@@ -13,32 +14,50 @@ pub fn close_port(port_name: &CStr) -> Result<()> {
     port::close(&port_name.to_string_lossy())
 }
 
+/// How long MPI_Comm_accept and MPI_Comm_connect wait: the value of "timeout" in the info, else of
+/// FERRY_CONNECT_TIMEOUT, in seconds. `None`: for ever.
+fn timeout(info: Option<&'static Arc<Info>>) -> Result<Option<Duration>> {
+    let asked = info.and_then(|info| info.text("timeout"));
+    let asked = asked.or_else(|| std::env::var("FERRY_CONNECT_TIMEOUT").ok());
+    let Some(text) = asked.filter(|text| !text.trim().is_empty()) else {
+        return Ok(None);
+    };
+    let seconds = text.trim().parse().ok();
+    let time = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    time.map(Some)
+        .ok_or_else(|| err!(InfoValue, "timeout is {text:?}; it should be seconds"))
+}
+
 pub fn comm_accept(
     port_name: &CStr,
-    _info: Option<&'static Arc<Info>>,
+    info: Option<&'static Arc<Info>>,
     root: Root,
     comm: &'static Arc<Comm>,
     newcomm: New<Comm>,
 ) -> Result<()> {
+    let timeout = timeout(info);
     newcomm.set(port::accept(
         &port_name.to_string_lossy(),
         comm,
         root_rank(root)?,
+        timeout,
     )?);
     Ok(())
 }
 
 pub fn comm_connect(
     port_name: &CStr,
-    _info: Option<&'static Arc<Info>>,
+    info: Option<&'static Arc<Info>>,
     root: Root,
     comm: &'static Arc<Comm>,
     newcomm: New<Comm>,
 ) -> Result<()> {
+    let timeout = timeout(info);
     newcomm.set(port::connect(
         &port_name.to_string_lossy(),
         comm,
         root_rank(root)?,
+        timeout,
     )?);
     Ok(())
 }

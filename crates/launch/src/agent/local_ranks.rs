@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use ferry_job::{
-    CardStore, JobInfo, Nodes, NameQuestion, RankSocket, RankStatus, Received, ToLauncher, ToRank,
+    CardStore, JobInfo, NameQuestion, Nodes, RankSocket, RankStatus, Received, ToLauncher, ToRank,
 };
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -208,12 +208,7 @@ impl LocalRanks {
     }
 
     /// Handles all messages of a rank.
-    pub(super) fn read_messages(
-        &mut self,
-        local: usize,
-        poll: &OwnedFd,
-        queue: &mut SendQueue,
-    ) {
+    pub(super) fn read_messages(&mut self, local: usize, poll: &OwnedFd, queue: &mut SendQueue) {
         loop {
             let rank = &mut self.ranks[local];
             let number = rank.number;

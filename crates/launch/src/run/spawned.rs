@@ -121,12 +121,7 @@ fn inherited(options: &Options) -> Vec<OsString> {
     out
 }
 
-fn start(
-    socket: &OwnedFd,
-    options: &Options,
-    signals: &Signals,
-    names: &str,
-) -> io::Result<i32> {
+fn start(socket: &OwnedFd, options: &Options, signals: &Signals, names: &str) -> io::Result<i32> {
     let number = socket.as_raw_fd();
     let mask = signals.original_mask;
     let parent = std::process::id() as i32;

@@ -114,12 +114,13 @@ pub(super) fn create_between(
         ));
     }
     // Processes of several jobs may not know each other.
+    let mut _held = None;
     if universe::span_jobs(mine.group.iter().chain(&theirs.group)) {
         let talk = |bytes| match &link {
             Some(link) => agreement.exchange(link, bytes),
             None => Err(err!(Intern, "only the leader speaks to the other group")),
         };
-        introduce(agreement, leader, &talk, false)?;
+        _held = Some(introduce(agreement, leader, &talk, false)?);
     }
     Ok(Arc::new(parent.inter_of(&mine, theirs, group.clone())?))
 }

@@ -102,13 +102,13 @@ pub fn join(fd: RawFd) -> Result<Arc<Comm>> {
             .and_then(|()| socket.write(name.as_bytes()));
         let met = told
             .map_err(broken)
-            .and_then(|()| port::accept(&name, comm, 0));
+            .and_then(|()| port::accept(&name, comm, 0, Ok(None)));
         port::close(&name)?;
         met
     } else {
         let len = socket.read_u32().map_err(broken)?;
         let mut name = vec![0; len.min(NAME_MAX_BYTES) as usize];
         socket.read(&mut name).map_err(broken)?;
-        port::connect(&String::from_utf8_lossy(&name), comm, 0)
+        port::connect(&String::from_utf8_lossy(&name), comm, 0, Ok(None))
     }
 }

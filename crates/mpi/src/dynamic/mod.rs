@@ -66,6 +66,8 @@ struct Meeting {
     local: ContextId,
     /// The other group, in the order of its ranks.
     remote: Vec<ProcessName>,
+    /// Keeps those that were not known before, until a communicator does.
+    held: universe::Held,
 }
 
 /// A number for this host: the same for all processes that share its kernel and its network, and
@@ -92,7 +94,7 @@ fn open_connections(outside: bool) -> Result<Vec<u8>> {
 
 /// Makes the members of two groups known to each other. Collective over both; `root` is the rank of
 /// this side's root, whose `talk` reaches the other side's. Blocks until all members of both groups
-/// can connect to each other.
+/// can connect to each other. The result keeps those that were not known until it is dropped.
 ///
 /// Errors: the root's, which all members get; a member cannot open its connections.
 pub(crate) fn introduce(
@@ -100,8 +102,8 @@ pub(crate) fn introduce(
     root: u32,
     talk: &Talk<'_>,
     outside: bool,
-) -> Result<()> {
-    meet(agreement, root, talk, outside).map(drop)
+) -> Result<universe::Held> {
+    meet(agreement, root, talk, outside).map(|meeting| meeting.held)
 }
 
 fn meet(agreement: &Agreement<'_>, root: u32, talk: &Talk<'_>, outside: bool) -> Result<Meeting> {
@@ -138,7 +140,8 @@ fn meet_within(
         Side::parse(reader.framed()?)?,
         Side::parse(reader.framed()?)?,
     );
-    let added = add_members(&mine, &theirs, agreement.rank());
+    let mut held = universe::Held::default();
+    let added = add_members(&mine, &theirs, agreement.rank(), &mut held);
     // All members of both groups must know the new key before one of them connects.
     agreement.gather(root, Vec::new())?;
     let mut ready = Vec::new();
@@ -154,6 +157,7 @@ fn meet_within(
         context: mine.context.min(theirs.context),
         local: mine.local,
         remote: theirs.members.iter().map(|m| m.name).collect(),
+        held,
     })
 }
 
@@ -266,7 +270,7 @@ impl Side {
 }
 
 /// Makes the members of the other group known, those that are not yet.
-fn add_members(mine: &Side, theirs: &Side, rank: u32) -> Result<()> {
+fn add_members(mine: &Side, theirs: &Side, rank: u32, held: &mut universe::Held) -> Result<()> {
     let first = mine.link < theirs.link;
     let offer = if first { mine } else { theirs };
     // The sides number their members apart.
@@ -289,7 +293,7 @@ fn add_members(mine: &Side, theirs: &Side, rank: u32) -> Result<()> {
             same_host: member.host == host_number(),
             host: member.host_name.clone(),
         };
-        added = added.and(universe::add(member.name, process));
+        added = added.and(universe::add(member.name, process, held));
     }
     universe::drop_link_if_unused(id);
     added
@@ -307,10 +311,7 @@ pub(crate) fn intercomm_by(
     let meeting = meet(&agreement, root, talk, outside)?;
     let remote = Group::new(universe::processes(&meeting.remote)?, process().me);
     let group = comm.group.clone();
-    Ok(Arc::new(comm.inter(
-        meeting.context,
-        meeting.local,
-        group,
-        remote,
-    )))
+    let new = comm.inter(meeting.context, meeting.local, group, remote);
+    drop(meeting.held);
+    Ok(Arc::new(new))
 }

@@ -15,6 +15,7 @@ use crate::{ProcId, Result, err};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What every name of a port begins with: program and version.
 const PREFIX: &str = "ferry1:";
@@ -211,12 +212,24 @@ fn own_port(name: &str) -> Result<u64> {
 /// Waits at a port of this process's for a group to connect (MPI_Comm_accept). Collective over
 /// `comm`; `name` matters at `root` only.
 ///
-/// Errors: Port if it is no open port of the root.
-pub fn accept(name: &str, comm: &Arc<Comm>, root: u32) -> Result<Arc<Comm>> {
-    let nothing = |_: &mut Device| None;
+/// Errors: Port if it is no open port of the root, or nobody connects within `timeout`.
+pub fn accept(
+    name: &str,
+    comm: &Arc<Comm>,
+    root: u32,
+    timeout: Result<Option<Duration>>,
+) -> Result<Arc<Comm>> {
+    let limit = Limit::new(*timeout.as_ref().unwrap_or(&None));
+    let nothing = |d: &mut Device| {
+        let late = limit.is_over(d);
+        late.then(|| err!(Port, "nobody has connected within the timeout"))
+    };
     let visit = Visit::new(comm, &nothing);
     let talk = |bytes| match visit.number.get() {
-        None => visit.first(own_port(name)?, bytes),
+        None => {
+            timeout.clone()?;
+            visit.first(own_port(name)?, bytes)
+        }
         Some(_) => visit.next(bytes),
     };
     let met = intercomm_by(comm, root, &talk, true);
@@ -251,19 +264,31 @@ pub(super) fn number_of(name: &str) -> Result<u64> {
 /// Connects to a port (MPI_Comm_connect). Blocks until a group accepts there. Collective over
 /// `comm`; `name` matters at `root` only.
 ///
-/// Errors: Port if it is no port's name, the port is closed, or its process cannot be reached.
-pub fn connect(name: &str, comm: &Arc<Comm>, root: u32) -> Result<Arc<Comm>> {
-    connect_by(name, comm, root, true)
+/// Errors: Port if it is no port's name, the port is closed, its process cannot be reached, or no
+/// group accepts within `timeout`.
+pub fn connect(
+    name: &str,
+    comm: &Arc<Comm>,
+    root: u32,
+    timeout: Result<Option<Duration>>,
+) -> Result<Arc<Comm>> {
+    connect_by(name, comm, root, true, timeout.map(Limit::new))
 }
 
 /// Connects to the port at which the process waits that has started this job.
 pub(super) fn connect_started(name: &str, world: &Arc<Comm>) -> Result<Arc<Comm>> {
     // Where the parent or others are on another host, so are addresses of this job's.
     let outside = !PortName::parse(name)?.is_here() || process().rank_info.nodes.len() > 1;
-    connect_by(name, world, 0, outside)
+    connect_by(name, world, 0, outside, Ok(Limit::new(None)))
 }
 
-fn connect_by(name: &str, comm: &Arc<Comm>, root: u32, outside: bool) -> Result<Arc<Comm>> {
+fn connect_by(
+    name: &str,
+    comm: &Arc<Comm>,
+    root: u32,
+    outside: bool,
+    limit: Result<Limit>,
+) -> Result<Arc<Comm>> {
     let call: Cell<Option<Call<'_>>> = Cell::new(None);
     let talk = |bytes| {
         let (call_now, tag) = match call.get() {
@@ -271,13 +296,32 @@ fn connect_by(name: &str, comm: &Arc<Comm>, root: u32, outside: bool) -> Result<
             Some(begun) => (begun, TAG_NEXT),
         };
         call.set(Some(call_now));
-        call_now.exchange(tag, bytes)
+        call_now.exchange(tag, bytes, limit.as_ref().map_err(|e| e.clone())?)
     };
     let met = intercomm_by(comm, root, &talk, outside);
     if let Some(call) = call.get() {
         call.end();
     }
     met
+}
+
+/// Until when a call waits.
+struct Limit(Option<Instant>);
+
+impl Limit {
+    fn new(timeout: Option<Duration>) -> Limit {
+        Limit(timeout.map(|timeout| Instant::now() + timeout))
+    }
+
+    /// Has the time passed? If not, the waiting thread looks again when it has.
+    fn is_over(&self, d: &mut Device) -> bool {
+        let Some(end) = self.0 else { return false };
+        let left = end.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            d.sleep_at_most(left);
+        }
+        left.is_zero()
+    }
 }
 
 /// A connection to a port, at the root that connects.
@@ -321,7 +365,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    fn exchange(&self, tag: u32, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    fn exchange(&self, tag: u32, bytes: Vec<u8>, limit: &Limit) -> Result<Vec<u8>> {
         let key = Key {
             context: self.context,
             source: self.number,
@@ -334,11 +378,13 @@ impl<'a> Call<'a> {
             tag: Tags::one(tag),
         };
         let what = waiting_for(self.comm);
-        let (mut found, mut closed) = (None, false);
+        let (mut found, mut closed, mut late) = (None, false, false);
         device::wait_until(&what, |d| {
             found = d.matched_probe(&pattern(tag));
             closed = d.probe(&pattern(TAG_CLOSED)).is_some() || d.has_left(self.process);
-            found.is_some() || closed || device::failed_wholly()
+            // Once a group has accepted, it is only a matter of messages.
+            late = tag == TAG_FIRST && found.is_none() && limit.is_over(d);
+            found.is_some() || closed || late || device::failed_wholly()
         });
         match found {
             Some((message, envelope)) => receive_found(message, envelope.len, self.process, &what),
@@ -346,6 +392,11 @@ impl<'a> Call<'a> {
                 Port,
                 "the port cannot be reached: {}. Is it closed, or has its process ended?",
                 device::last_failure().unwrap_or_default()
+            )),
+            None if late => Err(err!(
+                Port,
+                "no group has accepted within the timeout: {}",
+                device::last_failure().unwrap_or_else(|| "the port is there".into())
             )),
             None => Err(err!(Port, "the port was closed before a group accepted")),
         }

@@ -148,10 +148,10 @@ pub(super) fn random() -> u64 {
     z ^ (z >> 31)
 }
 
-/// Makes a process of this name known by a link, unless it is known.
+/// Makes a process of this name known by a link, unless it is known. `held` keeps it.
 ///
 /// Errors: there are no connections.
-pub(super) fn add(name: ProcessName, process: ForeignProcess) -> Result<()> {
+pub(super) fn add(name: ProcessName, process: ForeignProcess, held: &mut Held) -> Result<()> {
     if process_named(name).is_some() {
         return Ok(());
     }
@@ -165,12 +165,11 @@ pub(super) fn add(name: ProcessName, process: ForeignProcess) -> Result<()> {
         Known {
             name,
             link,
-            uses: 0,
+            uses: 1,
         },
     );
     *universe.links.entry(link).or_default() += 1;
-    // Until a communicator holds it.
-    universe.unused.push(new);
+    held.0.push(new);
     Ok(())
 }
 
