@@ -1,7 +1,7 @@
 //! Published names (MPI 5.0 §11.10.4): what a rank asks of its launcher, or a name server.
 //!
-//! A question goes through a socket of its own, which the rank passes to the launcher. So the answer
-//! never meets other messages.
+//! A question goes through a socket of its own, which the rank passes to the launcher. So the
+//! answer never meets other messages.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
