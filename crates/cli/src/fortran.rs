@@ -71,6 +71,10 @@ fn modules_below(compiler: &[OsString], lib: &Path) -> Result<Modules, String> {
     })
 }
 
+/// The module that older compilers cannot compile: it needs descriptors of arrays of any rank
+/// (Fortran 2018 §18).
+const NEEDS_DESCRIPTORS: &str = "mpi_f08.F90";
+
 /// What an installation has for Fortran.
 #[derive(Debug)]
 pub struct Products {
@@ -247,8 +251,12 @@ fn compile_modules(compiler: &[OsString], folder: &Path) -> Result<(), String> {
     write_sources(folder, |name| MODULES.contains(&name))?;
     let mut objects = Vec::new();
     for source in MODULES {
-        run(compiler, &["-O2", "-fPIC", "-c", source], folder)?;
-        objects.push(source.replace(".F90", ".o"));
+        match run(compiler, &["-O2", "-fPIC", "-c", source], folder) {
+            Ok(_) => objects.push(source.replace(".F90", ".o")),
+            // The other module serves all the same.
+            Err(text) if source == NEEDS_DESCRIPTORS => eprint!("no module mpi_f08: {text}"),
+            Err(text) => return Err(text),
+        }
     }
     let archive = ["rcs", MODULE_OBJECTS].into_iter();
     let arguments: Vec<&str> = archive.chain(objects.iter().map(String::as_str)).collect();

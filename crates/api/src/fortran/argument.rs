@@ -136,6 +136,8 @@ fn is_asynchronous(procedure: &Procedure, argument: &Argument) -> bool {
         );
     match argument.base {
         Base::Choice => starts || split || lasting,
+        // Set when the operation is complete.
+        _ if argument.name == "newcomm" => f.name.starts_with("Comm_idup"),
         _ => array && starts && f.chapter == "coll",
     }
 }
