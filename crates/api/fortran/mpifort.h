@@ -25,6 +25,8 @@ typedef int fint;
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* Apart from what is called often. */
+#define COLD __attribute__((noinline, cold))
 /* For functions that several sources of this library call, and no program. */
 #define INTERNAL __attribute__((visibility("hidden")))
 

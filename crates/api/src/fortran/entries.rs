@@ -1,5 +1,6 @@
 //! The C sources of `libmpifort_abi.so.1`.
 
+use super::argument::{Argument, Base};
 use super::constants::{HANDLES, SENTINELS};
 use super::lower::{Lowered, lower};
 use super::text::c_statement;
@@ -119,9 +120,7 @@ fn is_shared(procedure: &Procedure) -> bool {
     };
     let bases = |module| -> Vec<_> {
         let arguments = of(module).arguments().into_iter();
-        arguments
-            .map(|a| a.base == super::argument::Base::Choice)
-            .collect()
+        arguments.map(|a| a.base == Base::Choice).collect()
     };
     !procedure.large && !of(Module::MpiF08).has_choice() && bases(Module::Mpi).iter().all(|c| !c)
 }
@@ -135,47 +134,88 @@ fn entry(out: &mut String, procedure: &Procedure) {
         parameters.push("fint *ierror".into());
     }
     parameters.extend(lowered.iter().filter_map(|l| l.hidden.clone()));
+    let described: Vec<&str> = (0..lowered.len())
+        .filter(|at| lowered[*at].pass_dense.is_some())
+        .map(|at| arguments[at].parameter.name.as_str())
+        .collect();
+    let mut names: Vec<&str> = arguments
+        .iter()
+        .map(|a| a.parameter.name.as_str())
+        .collect();
+    names.push("ierror");
+    let name = match procedure.module {
+        Module::Mpi => format!("mpi_{}_", f.name.to_lowercase()),
+        Module::MpiF08 => format!("{}_", procedure.specific().to_lowercase()),
+    };
+    let result = match f.returns {
+        Returns::Code | Returns::Int => "void",
+        ref other => other.c(),
+    };
     if parameters.is_empty() {
         parameters.push("void".into());
     }
+    let head = |before: &str, name: &str| {
+        let parameters = parameters.join(", ");
+        c_statement(0, &format!("{before}{result} {name}({parameters})"))
+    };
+    out.push('\n');
+    if !described.is_empty() {
+        // Apart, so that the registers of a call without sections are few.
+        *out += &head("static COLD ", &format!("sections_of_{name}"));
+        out.push_str("{\n");
+        body(out, procedure, &arguments, &lowered, false);
+        out.push_str("}\n\n");
+    }
+    *out += &head("", &format!("N({name})"));
+    out.push_str("{\n");
+    if !described.is_empty() {
+        let dense: Vec<String> = described.iter().map(|d| format!("is_dense({d})")).collect();
+        let _ = writeln!(out, "    if (UNLIKELY(!({}))) {{", dense.join(" && "));
+        let call = format!("sections_of_{name}({});", names.join(", "));
+        *out += &c_statement(8, &call);
+        out.push_str("        return;\n    }\n");
+    }
+    body(out, procedure, &arguments, &lowered, true);
+    out.push_str("}\n");
+}
+
+/// What a procedure does; `dense`: where the elements of described buffers are one behind the
+/// other.
+fn body(
+    out: &mut String,
+    procedure: &Procedure,
+    arguments: &[Argument],
+    lowered: &[Lowered],
+    dense: bool,
+) {
+    let f = procedure.function;
     // What C gets, in its order.
     let mut passed = Vec::new();
     for p in f.parameters_of(procedure.large) {
         let found = arguments.iter().position(|a| a.parameter.name == p.name);
-        passed.push(match (section::replaced(procedure, p), found) {
+        let replaced = section::replaced(procedure, p).filter(|_| !dense);
+        passed.push(match (replaced, found) {
             (Some(text), _) => text,
-            (None, Some(at)) => lowered[at].pass.clone(),
+            (None, Some(at)) => {
+                let direct = lowered[at].pass_dense.as_ref().filter(|_| dense);
+                direct.unwrap_or(&lowered[at].pass).clone()
+            }
             (None, None) if p.kind.is("len") => "0".into(),
             (None, None) => "NULL".into(),
         });
     }
     let large = if procedure.large { "_c" } else { "" };
     let call = format!("M({}{large})({})", f.name, passed.join(", "));
-    let name = match procedure.module {
-        Module::Mpi => format!("N(mpi_{}_)", f.name.to_lowercase()),
-        Module::MpiF08 => format!("N({}_)", procedure.specific().to_lowercase()),
-    };
-    let result = match f.returns {
-        Returns::Code | Returns::Int => "void",
-        ref other => other.c(),
-    };
-    out.push('\n');
-    *out += &c_statement(0, &format!("{result} {name}({})", parameters.join(", ")));
-    out.push_str("{\n");
-    if result != "void" {
+    if !matches!(f.returns, Returns::Code | Returns::Int) {
         *out += &c_statement(4, &format!("return {call};"));
-        out.push_str("}\n");
         return;
     }
     out.push_str("    int err = 0;\n");
-    for line in lowered.iter().flat_map(|l| &l.before) {
+    let takes_part = |l: &&Lowered| !(dense && l.pass_dense.is_some());
+    for line in lowered.iter().filter(takes_part).flat_map(|l| &l.before) {
         *out += &c_statement(4, line);
     }
-    let may_fail = lowered
-        .iter()
-        .flat_map(|l| &l.before)
-        .any(|b| b.contains("err ="));
-    if may_fail {
+    if !dense {
         out.push_str("    if (LIKELY(!err))\n    ");
     }
     *out += &c_statement(4, &format!("err = {call};"));
@@ -191,10 +231,12 @@ fn entry(out: &mut String, procedure: &Procedure) {
     };
     let order = (0..arguments.len()).filter(is_new);
     let order = order.chain((0..arguments.len()).filter(|at| !is_new(at)));
-    for line in order.flat_map(|at| &lowered[at].after) {
-        *out += &c_statement(4, line);
+    for l in order.map(|at| &lowered[at]).filter(takes_part) {
+        for line in &l.after {
+            *out += &c_statement(4, line);
+        }
     }
-    out.push_str("    error_out(ierror, err);\n}\n");
+    out.push_str("    error_out(ierror, err);\n");
 }
 
 #[cfg(test)]
@@ -223,11 +265,14 @@ mod tests {
         );
         let wait = text_of("N(mpi_waitany_)");
         assert!(wait.contains("index_out(indx_c)"), "{wait}");
-        let described = text_of("N(mpi_send_f08ts_)");
+        let dense = text_of("N(mpi_send_f08ts_)");
         assert!(
-            described.contains("(int) buf_c.n, buf_c.type"),
-            "{described}"
+            dense.contains("M(Send)(address_in_f08(buf), *count, type_in("),
+            "{dense}"
         );
-        assert!(text_of("N(mpi_bcast_c_f08ts_)").contains(" buffer_c.n,"));
+        let sections = text_of("sections_of_mpi_send_f08ts_");
+        assert!(sections.contains("(int) buf_c.n, buf_c.type"), "{sections}");
+        let large = text_of("sections_of_mpi_bcast_c_f08ts_");
+        assert!(large.contains(" buffer_c.n,"), "{large}");
     }
 }

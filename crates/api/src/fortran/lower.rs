@@ -15,6 +15,9 @@ pub struct Lowered {
     pub before: Vec<String>,
     /// What is passed.
     pub pass: String,
+    /// What is passed instead, without `before` and `after`, where the elements of a described
+    /// buffer are one behind the other.
+    pub pass_dense: Option<String>,
     /// Statements behind the call.
     pub after: Vec<String>,
 }

@@ -104,12 +104,13 @@ pub fn lower(procedure: &Procedure, a: &Argument, l: &mut Lowered) {
     l.before.push(format!(
         "struct buffer {local} = {{{base}, {count}, {ty}, 0}};"
     ));
-    l.before.push(format!("if (UNLIKELY(!is_dense({name})))"));
+    l.before.push(format!("if (!err && !is_dense({name}))"));
     l.before.push(format!(
         "    err = {function}({name}, &{local}, {});",
         i32::from(persistent)
     ));
     l.pass = format!("{local}.at");
+    l.pass_dense = Some(base.clone());
     let receives = procedure_writes(a);
     let has_request = procedure
         .function
@@ -117,7 +118,7 @@ pub fn lower(procedure: &Procedure, a: &Argument, l: &mut Lowered) {
         .iter()
         .any(|p| p.name == "request");
     let request = if has_request { "request" } else { "NULL" };
-    l.after.push(format!("if (UNLIKELY({local}.made))"));
+    l.after.push(format!("if ({local}.made)"));
     l.after.push(format!(
         "    section_done({name}, &{local}, err, {request}, {});",
         i32::from(receives)
