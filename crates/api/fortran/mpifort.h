@@ -193,16 +193,17 @@ struct buffer {
 #define MADE_TYPE 1
 #define MADE_COPY 2
 
-INTERNAL int is_dense_array(const struct descriptor *d);
-
 /* Are the elements one behind the other? */
 static inline int is_dense(const struct descriptor *d)
 {
-    if (d->rank == 0)
-        return 1;
-    if (d->rank == 1)
-        return d->dimensions[0].stride == (ptrdiff_t) d->elem_len || d->dimensions[0].extent <= 1;
-    return is_dense_array(d);
+    ptrdiff_t run = (ptrdiff_t) d->elem_len;
+    for (int at = 0; at < d->rank; at++) {
+        const struct dimension *dim = &d->dimensions[at];
+        if (dim->stride != run && dim->extent != 1)
+            return dim->extent == 0;
+        run *= dim->extent;
+    }
+    return 1;
 }
 
 /* For an array section that is not dense: changes `b` so that it describes the section's elements.

@@ -1,9 +1,9 @@
 /* What the C library learns about Fortran. */
 #include "mpifort.h"
 
-/* Tells it how LOGICALs look and which types there are (MPI 5.0 §21.4.1), after the first call that
- * initializes MPI: not every library can be told before. The values are those of GCC and LLVM. A
- * program that is compiled with options that change the kinds cannot use this library anyway. */
+/* Tells it how LOGICALs look and which types there are (MPI 5.0 §21.4.1), after the first call
+ * that initializes MPI: not every library can be told before. The values are those of GCC and LLVM.
+ * A program that is compiled with options that change the kinds cannot use this library anyway. */
 void register_fortran(void)
 {
     static int registered;

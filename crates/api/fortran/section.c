@@ -5,20 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int is_dense_array(const struct descriptor *d)
-{
-    ptrdiff_t run = (ptrdiff_t) d->elem_len;
-    for (int at = 0; at < d->rank; at++) {
-        const struct dimension *dim = &d->dimensions[at];
-        if (dim->extent == 0)
-            return 1;
-        if (dim->extent != 1 && dim->stride != run)
-            return 0;
-        run *= dim->extent;
-    }
-    return 1;
-}
-
 /* Datatypes. */
 
 /* A datatype laid on the elements of an array: `per` of them are in one element, or one is `parts`

@@ -2,7 +2,7 @@
 
 use super::argument::{Argument, Base};
 use super::constants::{HANDLES, SENTINELS};
-use super::lower::{Lowered, lower};
+use super::lower::{Lowered, Usual, lower};
 use super::text::c_statement;
 use super::{Module, Procedure, procedures, section};
 use crate::Returns;
@@ -134,15 +134,13 @@ fn entry(out: &mut String, procedure: &Procedure) {
         parameters.push("fint *ierror".into());
     }
     parameters.extend(lowered.iter().filter_map(|l| l.hidden.clone()));
-    let described: Vec<&str> = (0..lowered.len())
-        .filter(|at| lowered[*at].pass_dense.is_some())
-        .map(|at| arguments[at].parameter.name.as_str())
-        .collect();
-    let mut names: Vec<&str> = arguments
-        .iter()
-        .map(|a| a.parameter.name.as_str())
-        .collect();
-    names.push("ierror");
+    let mut names: Vec<String> = arguments.iter().map(|a| a.parameter.name.clone()).collect();
+    let hidden = lowered.iter().filter_map(|l| l.hidden.as_ref());
+    let hidden_names = hidden.filter_map(|h| Some(h.split(' ').next_back()?.to_string()));
+    if procedure.has_error() {
+        names.push("ierror".into());
+    }
+    names.extend(hidden_names);
     let name = match procedure.module {
         Module::Mpi => format!("mpi_{}_", f.name.to_lowercase()),
         Module::MpiF08 => format!("{}_", procedure.specific().to_lowercase()),
@@ -159,46 +157,65 @@ fn entry(out: &mut String, procedure: &Procedure) {
         c_statement(0, &format!("{before}{result} {name}({parameters})"))
     };
     out.push('\n');
-    if !described.is_empty() {
-        // Apart, so that the registers of a call without sections are few.
-        *out += &head("static COLD ", &format!("sections_of_{name}"));
+    let transfers = arguments.iter().any(|a| a.base == Base::Choice);
+    let unusual = unusual(&arguments, &lowered).filter(|_| transfers);
+    if unusual.is_some() {
+        // Apart, so that the usual case calls nothing before MPI and saves no registers for it.
+        *out += &head("static COLD ", &format!("unusual_{name}"));
         out.push_str("{\n");
         body(out, procedure, &arguments, &lowered, false);
         out.push_str("}\n\n");
     }
     *out += &head("", &format!("N({name})"));
     out.push_str("{\n");
-    if !described.is_empty() {
-        let dense: Vec<String> = described.iter().map(|d| format!("is_dense({d})")).collect();
-        let _ = writeln!(out, "    if (UNLIKELY(!({}))) {{", dense.join(" && "));
-        let call = format!("sections_of_{name}({});", names.join(", "));
-        *out += &c_statement(8, &call);
+    if let Some(condition) = unusual {
+        *out += &c_statement(4, &format!("if (UNLIKELY({condition})) {{"));
+        *out += &c_statement(8, &format!("unusual_{name}({});", names.join(", ")));
         out.push_str("        return;\n    }\n");
     }
-    body(out, procedure, &arguments, &lowered, true);
+    body(out, procedure, &arguments, &lowered, transfers);
     out.push_str("}\n");
 }
 
-/// What a procedure does; `dense`: where the elements of described buffers are one behind the
-/// other.
+/// The condition in which a call is not the usual case of its arguments. `None` if there is no
+/// difference.
+fn unusual(arguments: &[Argument], lowered: &[Lowered]) -> Option<String> {
+    let (mut handles, mut conditions) = (Vec::new(), Vec::new());
+    for (a, l) in arguments.iter().zip(lowered) {
+        let name = &a.parameter.name;
+        match l.usual {
+            Some(Usual::Dense(_)) => conditions.push(format!("!is_dense({name})")),
+            Some(Usual::Predefined(_)) => handles.push(format!("(unsigned) *{name}")),
+            None => {}
+        }
+    }
+    if !handles.is_empty() {
+        conditions.insert(0, format!("({}) >= PREDEFINED", handles.join(" | ")));
+    }
+    (!conditions.is_empty()).then(|| conditions.join(" || "))
+}
+
+/// What a procedure does, always or in the usual case of its arguments.
 fn body(
     out: &mut String,
     procedure: &Procedure,
     arguments: &[Argument],
     lowered: &[Lowered],
-    dense: bool,
+    usual: bool,
 ) {
     let f = procedure.function;
     // What C gets, in its order.
     let mut passed = Vec::new();
     for p in f.parameters_of(procedure.large) {
         let found = arguments.iter().position(|a| a.parameter.name == p.name);
-        let replaced = section::replaced(procedure, p).filter(|_| !dense);
+        let replaced = section::replaced(procedure, p).filter(|_| !usual);
         passed.push(match (replaced, found) {
             (Some(text), _) => text,
             (None, Some(at)) => {
-                let direct = lowered[at].pass_dense.as_ref().filter(|_| dense);
-                direct.unwrap_or(&lowered[at].pass).clone()
+                let direct = lowered[at].usual.as_ref().filter(|_| usual);
+                direct
+                    .map_or(lowered[at].pass.as_str(), Usual::pass)
+                    .to_string()
             }
             (None, None) if p.kind.is("len") => "0".into(),
             (None, None) => "NULL".into(),
@@ -211,12 +228,13 @@ fn body(
         return;
     }
     out.push_str("    int err = 0;\n");
-    let takes_part = |l: &&Lowered| !(dense && l.pass_dense.is_some());
+    let takes_part = |l: &&Lowered| !(usual && l.usual.is_some());
     for line in lowered.iter().filter(takes_part).flat_map(|l| &l.before) {
         *out += &c_statement(4, line);
     }
-    if !dense {
-        out.push_str("    if (LIKELY(!err))\n    ");
+    let before = lowered.iter().filter(takes_part).flat_map(|l| &l.before);
+    if before.clone().any(|line| line.contains("err =")) {
+        out.push_str("    if (!err)\n    ");
     }
     *out += &c_statement(4, &format!("err = {call};"));
     if INITIALIZING.contains(&f.name.as_str()) {
@@ -260,19 +278,19 @@ mod tests {
     fn each_shape_of_argument() {
         let send = text_of("N(mpi_send_)");
         assert!(
-            send.contains("M(Send)(address_in(buf), *count, type_in(*datatype)"),
+            send.contains("M(Send)(address_in(buf), *count, (MPI_Datatype) (intptr_t) *datatype"),
             "{send}"
         );
         let wait = text_of("N(mpi_waitany_)");
         assert!(wait.contains("index_out(indx_c)"), "{wait}");
         let dense = text_of("N(mpi_send_f08ts_)");
         assert!(
-            dense.contains("M(Send)(address_in_f08(buf), *count, type_in("),
+            dense.contains("M(Send)(address_in_f08(buf), *count, (MPI_Datatype)"),
             "{dense}"
         );
-        let sections = text_of("sections_of_mpi_send_f08ts_");
+        let sections = text_of("unusual_mpi_send_f08ts_");
         assert!(sections.contains("(int) buf_c.n, buf_c.type"), "{sections}");
-        let large = text_of("sections_of_mpi_bcast_c_f08ts_");
+        let large = text_of("unusual_mpi_bcast_c_f08ts_");
         assert!(large.contains(" buffer_c.n,"), "{large}");
     }
 }

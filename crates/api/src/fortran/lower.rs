@@ -15,11 +15,28 @@ pub struct Lowered {
     pub before: Vec<String>,
     /// What is passed.
     pub pass: String,
-    /// What is passed instead, without `before` and `after`, where the elements of a described
-    /// buffer are one behind the other.
-    pub pass_dense: Option<String>,
+    /// What is passed in the usual case, without `before` and `after`.
+    pub usual: Option<Usual>,
     /// Statements behind the call.
     pub after: Vec<String>,
+}
+
+/// The usual case of an argument, in which nothing has to be called for it.
+#[derive(Clone, Debug)]
+pub enum Usual {
+    /// The elements of a described buffer are one behind the other. What is passed.
+    Dense(String),
+    /// A handle is predefined. What is passed.
+    Predefined(String),
+}
+
+impl Usual {
+    /// What is passed.
+    pub fn pass(&self) -> &str {
+        match self {
+            Usual::Dense(text) | Usual::Predefined(text) => text,
+        }
+    }
 }
 
 /// The word for the functions that convert handles of a C type: `comm` for `MPI_Comm`.
@@ -121,7 +138,10 @@ fn handle(procedure: &Procedure, a: &Argument, c: &str, l: &mut Lowered) {
             l.after.push("if (!err)".into());
             l.after.push(format!("    *{name} = {word}_out({local});"));
         }
-        _ => l.pass = format!("{word}_in(*{name})"),
+        _ => {
+            l.pass = format!("{word}_in(*{name})");
+            l.usual = Some(Usual::Predefined(format!("({c}) (intptr_t) *{name}")));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Choice buffers of `mpi_f08`: descriptors, maybe of array sections that are not contiguous.
 
 use super::argument::Argument;
-use super::lower::Lowered;
+use super::lower::{Lowered, Usual};
 use super::{Module, Procedure};
 use crate::Parameter;
 
@@ -110,7 +110,7 @@ pub fn lower(procedure: &Procedure, a: &Argument, l: &mut Lowered) {
         i32::from(persistent)
     ));
     l.pass = format!("{local}.at");
-    l.pass_dense = Some(base.clone());
+    l.usual = Some(Usual::Dense(base.clone()));
     let receives = procedure_writes(a);
     let has_request = procedure
         .function
