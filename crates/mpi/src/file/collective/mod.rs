@@ -12,9 +12,10 @@
 //! Aggregators know the other ranks' views, which travel once. So a window's messages hold data
 //! only, and these go straight between the ranks' buffers and the window.
 //!
-//! In the blocking form, the calling thread reads and writes. The non-blocking form (`pending`)
-//! goes on in the background, and the engine's threads read and write.
+//! The non-blocking form (`pending`) goes on in the background. `driver` says who reads and writes
+//! the windows: the calling thread, or the engine's threads beside the exchange of the next ones.
 
+mod driver;
 mod exchange;
 mod extent;
 mod pending;
@@ -27,9 +28,11 @@ use super::access::{Direction, Transfer};
 use super::{File, Position};
 use crate::coll::{Call, Collective, CollectiveOperation, Uniform, View};
 use crate::device;
+use crate::process::process;
 use crate::pt2pt::Buffer;
 use crate::request::Outcome;
 use crate::{Comm, Datatype, Error, Request, Result};
+use driver::Driver;
 use exchange::{Exchange, Step};
 use extent::Extent;
 use ferry_datatype::Basic;
@@ -182,26 +185,36 @@ impl File {
             // SAFETY: the caller's promise.
             return unsafe { transfer.run() };
         };
+        let beside = self.writes_beside(&plan);
         // SAFETY: the caller's promise.
-        let mut exchange = unsafe { Exchange::new(self, plan, transfer, converted, extent, tag) };
+        let exchange = unsafe { Exchange::new(self, plan, transfer, converted, extent, tag) };
+        let mut driver = Driver::new(exchange, beside);
         let what = self.waiting_for();
         loop {
             let mut step = Step::Pending;
             device::wait_until(&what, |d| {
-                step = exchange.advance(d);
+                step = driver.advance(d);
                 !matches!(step, Step::Pending)
             });
             match step {
                 Step::Window(mut window) => {
                     window.transfer();
-                    exchange.transferred(window);
+                    driver.transferred(window);
                 }
                 Step::Done => break,
                 Step::Pending => {}
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { exchange.end() }
+        unsafe { driver.end() }
+    }
+
+    /// Are windows read and written beside the exchange of the next ones? That gains where calls
+    /// wait for a server, or where there is a core for it.
+    fn writes_beside(&self, plan: &Plan) -> bool {
+        let info = &process().rank_info;
+        let spare_core = info.cores as usize > info.local_ranks.len();
+        plan.domains.rounds() > 1 && (self.stored.file_system().is_remote() || spare_core)
     }
 
     /// The views of other ranks are out of date.

@@ -4,16 +4,16 @@ use super::super::access::{Direction, Transfer};
 use super::super::background::engine;
 use super::super::{File, Position};
 use super::Words;
+use super::driver::Driver;
 use super::exchange::{Exchange, Step};
 use super::extent::Extent;
 use super::plan::Plan;
-use super::window::Window;
 use crate::device::{self, Device};
 use crate::pt2pt::Buffer;
 use crate::request::{Outcome, Work};
 use crate::{Request, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A collective transfer that goes on after its call.
 struct PendingCollective {
@@ -54,7 +54,7 @@ enum Stage {
     /// The same, on a rank whose arguments are bad: it only lets the others go on.
     Failed(Words, Arc<Request>),
     /// Messages and windows.
-    Exchange(Box<Exchange>),
+    Exchange(Driver),
     /// Its own transfer, by itself: the engine ends it.
     Alone,
     Ended,
@@ -68,14 +68,10 @@ struct Gathering {
     extent: Extent,
 }
 
-/// Windows that the engine has read or written.
-type Returned = Arc<Mutex<Vec<Window>>>;
-
 /// The transfer, which the progress engine advances.
 struct Advance {
     pending: Arc<PendingCollective>,
     stage: Stage,
-    returned: Returned,
     /// Of its messages: its number among the file's collective transfers.
     tag: u32,
 }
@@ -120,7 +116,6 @@ pub(super) unsafe fn start(
     let mut advance = Advance {
         pending,
         stage,
-        returned: Returned::default(),
         tag: file.next_transfer(),
     };
     let work = Mutex::new(move |d: &mut Device| advance.advance(d));
@@ -152,11 +147,14 @@ impl Advance {
                         return false;
                     }
                 }
-                Stage::Exchange(exchange) => {
-                    if !self.exchange(d, exchange) {
+                Stage::Exchange(mut driver) => match driver.advance(d) {
+                    // SAFETY: the promise at `start`.
+                    Step::Done => self.end(d, unsafe { driver.end() }),
+                    Step::Pending | Step::Window(_) => {
+                        self.stage = Stage::Exchange(driver);
                         return false;
                     }
-                }
+                },
             }
         }
     }
@@ -189,41 +187,6 @@ impl Advance {
         // SAFETY: the promise at `start`.
         let exchange =
             unsafe { Exchange::new(&file, plan, transfer, Vec::new(), extent, self.tag) };
-        self.stage = Stage::Exchange(Box::new(exchange));
-    }
-
-    /// Returns whether the stage has ended.
-    fn exchange(&mut self, d: &mut Device, mut exchange: Box<Exchange>) -> bool {
-        loop {
-            let returned = self.returned.lock();
-            let mut returned = returned.unwrap_or_else(PoisonError::into_inner);
-            for window in returned.drain(..) {
-                exchange.transferred(window);
-            }
-            drop(returned);
-            match exchange.advance(d) {
-                Step::Pending => {
-                    self.stage = Stage::Exchange(exchange);
-                    return false;
-                }
-                Step::Window(mut window) => {
-                    let returned = self.returned.clone();
-                    device::begin_outside_work();
-                    engine().run(Box::new(move || {
-                        window.transfer();
-                        let mut all = returned.lock().unwrap_or_else(PoisonError::into_inner);
-                        all.push(window);
-                        drop(all);
-                        device::end_outside_work();
-                    }));
-                }
-                Step::Done => {
-                    // SAFETY: the promise at `start`.
-                    let result = unsafe { exchange.end() };
-                    self.end(d, result);
-                    return true;
-                }
-            }
-        }
+        self.stage = Stage::Exchange(Driver::new(exchange, true));
     }
 }
