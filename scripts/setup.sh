@@ -111,7 +111,8 @@ venv() {
 ferry_prefix() {
     need_cargo
     PREFIX=${FERRY_PREFIX:-$CARGO_TARGET_DIR/prefix}
-    (cd "$ROOT" && cargo build -q --release -p ferry-abi -p ferry-cli -p ferry-mx) ||
+    (cd "$ROOT" && cargo build -q --release -p ferry-abi -p ferry-abi-mpich -p ferry-abi-openmpi \
+        -p ferry-cli -p ferry-mx) ||
         die "Ferry does not build."
     "$CARGO_TARGET_DIR/release/ferry" install --prefix "$PREFIX" >/dev/null
 }

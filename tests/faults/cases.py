@@ -713,13 +713,13 @@ class Cases:
             "#include <unistd.h>\nint MPI_Init(int *, char ***);\nint main(int argc, char **argv) {"
             " MPI_Init(&argc, &argv); return argc > 1 && sleep(1); }"
         )
-        shared = ["-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "lib.c", "-o", "libmpi.so.12"]
-        linked = ["main.c", "libmpi.so.12", "-Wl,-rpath,$ORIGIN", "-o", "foreign"]
+        shared = ["-shared", "-fPIC", "-Wl,-soname,libmpi.so.20", "lib.c", "-o", "libmpi.so.20"]
+        linked = ["main.c", "libmpi.so.20", "-Wl,-rpath,$ORIGIN", "-o", "foreign"]
         for arguments in (shared, linked):
             subprocess.run(["cc", *arguments], cwd=folder, check=True)
         program = folder / "foreign"
-        refused = [r"foreign is linked with libmpi\.so\.12", "mpicc", "--allow-other-mpi"]
-        noted = ["none of the 2 ranks called MPI_Init", r"libmpi\.so\.12"]
+        refused = [r"foreign is linked with libmpi\.so\.20", "mpicc", "--allow-other-mpi"]
+        noted = ["none of the 2 ranks called MPI_Init", r"libmpi\.so\.20"]
         start = self.mpiexec
         self.case("another MPI's program", start("-n", 2, program), status=126, words=refused)
         # The first program must not have started, either.

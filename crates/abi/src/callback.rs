@@ -37,7 +37,16 @@ pub enum UserFunction {
     Int(unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i32, *mut Handle)),
     /// Counts are MPI_Count.
     Count(unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut Handle)),
+    /// That of a library of another ABI, with its state. Counts are int.
+    TranslatedInt(TranslatedFunction, usize),
+    /// The same. Counts are MPI_Count.
+    TranslatedCount(TranslatedFunction, usize),
 }
+
+/// A reduction of a library of another ABI: its state, input, input and output, count (int, or
+/// MPI_Count in the large-count form), datatype.
+pub type TranslatedFunction =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_void, *mut Handle);
 
 /// MPI_Datarep_conversion_function: user's buffer, datatype, count, file's buffer, position, extra
 /// state.

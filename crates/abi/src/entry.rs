@@ -125,7 +125,7 @@ pub fn name_of(number: u32) -> &'static str {
 
 /// The exported symbols, made from `crates/api/mpi.api`.
 #[allow(non_snake_case, unused_variables, unused_unsafe, clippy::all)]
-mod symbols {
+pub mod symbols {
     use crate::prelude::*;
     use crate::{calls, entry};
 

@@ -39,3 +39,4 @@ mod prelude;
 mod raise;
 mod results;
 mod status;
+mod translation;

@@ -27,7 +27,27 @@ pub fn rust() -> String {
             exported(&mut out, f, &name, large);
         }
     }
+    table(&mut out, names.len());
     out
+}
+
+/// The table of bodies, for the libraries of other ABIs: these export symbols of the same names, so
+/// they cannot call the bodies by name.
+fn table(out: &mut String, count: usize) {
+    let bodies = functions().iter().flat_map(|f| f.forms());
+    let bodies: Vec<String> = bodies
+        .map(|(name, _)| format!("{} as *const c_void", body_name(&name)))
+        .collect();
+    let _ = writeln!(
+        out,
+        "/// The bodies of all functions; function n stands at n - 1.\npub const BODIES: \
+         [crate::translation::Body; {count}] = [{}];",
+        bodies
+            .iter()
+            .map(|b| format!("crate::translation::Body({b})"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
 }
 
 /// The parameters of a Rust entry point.

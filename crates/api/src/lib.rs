@@ -5,6 +5,7 @@
 //!              ├ entries    the MPI_ and PMPI_ symbols of libmpi_abi.so.1
 //!              ├ glue       the signature that each function's glue must have
 //!              ├ header     mpi.h, with constants
+//!              ├ abis       the functions of libmpi.so.12 and libmpi.so.40
 //!              └ fortran    mpif.h, the modules mpi and mpi_f08, the C sources behind them
 //! variables: the environment variables that Ferry reads
 //! ```
@@ -14,6 +15,7 @@
 //! assert_eq!(functions[0].prototype("P", false), "int PMPI_Barrier(MPI_Comm comm)");
 //! ```
 
+pub mod abis;
 pub mod constants;
 pub mod entries;
 pub mod fortran;

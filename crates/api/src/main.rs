@@ -4,14 +4,16 @@ use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: ferry-api glue CHAPTER | header | entries | coverage | names | variables
-       ferry-api fortran FILE
+       ferry-api fortran FILE | abi NAME FILE
   glue CHAPTER   the Rust signatures of the glue of a chapter (or of one function)
   header         mpi.h
   entries        the Rust entry points
   coverage       the functions that are not there yet
   names          every MPI_ and PMPI_ name
   variables      the environment variables, as Markdown tables
-  fortran FILE   a source of Fortran: mpif.h mpi.F90 mpi_f08.F90 procedures.c generated.h";
+  fortran FILE   a source of Fortran: mpif.h mpi.F90 mpi_f08.F90 procedures.c generated.h
+  abi NAME FILE  of the ABI mpich or openmpi: entries.rs table.rs, or probe.c, which compares the
+                 table with an mpi.h";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +50,13 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         },
+        ["abi", name, file] => match abi_file(name, file) {
+            Some(text) => text,
+            None => {
+                eprintln!("{USAGE}");
+                return ExitCode::from(2);
+            }
+        },
         ["variables"] => ferry_api::variables::markdown(),
         _ => {
             eprintln!("{USAGE}");
@@ -56,4 +65,16 @@ fn main() -> ExitCode {
     };
     print!("{text}");
     ExitCode::SUCCESS
+}
+
+/// A file that is made for another ABI.
+fn abi_file(name: &str, file: &str) -> Option<String> {
+    use ferry_api::abis::{Abi, entries, probe, rust_table};
+    let abi = Abi::of_name(name)?;
+    match file {
+        "entries.rs" => Some(entries()),
+        "table.rs" => Some(rust_table(abi)),
+        "probe.c" => Some(probe(abi)),
+        _ => None,
+    }
 }

@@ -5,7 +5,8 @@
 //! include/   mpi.h mpif.h ferry_mx.h
 //! lib/       libmpi_abi.so.1, libmpi_abi.so; libmpifort_abi.so.1, libmpifort_abi.so;
 //!            libferry_mx.so.0, libferry_mx.so if it was built
-//! lib/ferry/ libmpi_abi.so.1, alone in its folder, for mpiexec; installed, the list of all files
+//! lib/ferry/ what mpiexec puts before programs: libmpi_abi.so.1, libmpi.so.12 and libmpich.so.12
+//!            (MPICH's ABI), libmpi.so.40 (Open MPI's); installed, the list of all files
 //! lib/ferry/fortran/ sources of the modules; a folder with module files for a compiler
 //! lib/pkgconfig/  ferry.pc mpi_abi.pc mpi.pc mpi-c.pc mpi-cxx.pc mpi-fort.pc ferry_mx.pc
 //! share/man/man1/ manual pages
@@ -42,6 +43,12 @@ const LINKS: [(&str, &str); 12] = [
     ("mpif90", "mpicc"),
     ("mpif95", "mpicc"),
     ("mpifc", "mpicc"),
+];
+
+/// Libraries of other ABIs: cargo's product, and its name for the dynamic linker.
+const OTHER_ABIS: [(&str, &str); 2] = [
+    ("libmpi_mpich.so", "libmpi.so.12"),
+    ("libmpi_openmpi.so", "libmpi.so.40"),
 ];
 
 /// The header of `libferry_mx.so`.
@@ -85,6 +92,16 @@ pub fn install(
     put("lib/libmpi_abi.so", Content::Link("libmpi_abi.so.1"))?;
     let link = Content::Link("../libmpi_abi.so.1");
     put("lib/ferry/libmpi_abi.so.1", link)?;
+    for (product, name) in OTHER_ABIS {
+        if from.join(product).exists() {
+            let file = Content::Copy(&from.join(product), 0o755);
+            put(&format!("lib/ferry/{name}"), file)?;
+        }
+    }
+    if from.join(OTHER_ABIS[0].0).exists() {
+        // Debian's MPICH has this name.
+        put("lib/ferry/libmpich.so.12", Content::Link(OTHER_ABIS[0].1))?;
+    }
     put("include/mpi.h", Content::Text(&ferry_api::header::mpi_h()))?;
     for name in pkg_config::NAMES {
         let text = pkg_config::file(name);

@@ -19,6 +19,26 @@ fn handler(target: Target, f: ErrorFunction) -> Arc<Errhandler> {
     )
 }
 
+/// A handler of a library of another ABI: a function with its state, the object's handle and the
+/// code.
+pub fn create_translated(
+    target: Target,
+    f: unsafe extern "C" fn(*mut c_void, *mut Handle, *mut i32),
+    state: usize,
+    errhandler: &New<Errhandler>,
+) {
+    let handler = Errhandler::user(
+        target,
+        Box::new(move |object, code| {
+            let (mut object, mut code) = (object, code);
+            let state = std::ptr::with_exposed_provenance_mut(state);
+            // SAFETY: the other library's function, called with what it asked for.
+            unsafe { f(state, &raw mut object, &raw mut code) };
+        }),
+    );
+    give(&handler, errhandler);
+}
+
 /// Stores the handler's handle: the predefined one, or the one that the program knows. So it
 /// compares equal to the one that was set. The program then holds one more reference.
 fn give(handler: &Arc<Errhandler>, out: &New<Errhandler>) {

@@ -22,7 +22,20 @@ fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
                     )
                 }
             }
-            UserFunction::Int(f) => {
+            UserFunction::TranslatedCount(f, state) => {
+                let mut count = count;
+                // SAFETY: the other library's function, called with what it asked for.
+                unsafe {
+                    f(
+                        std::ptr::with_exposed_provenance_mut(state),
+                        input.cast_mut().cast(),
+                        inout.cast(),
+                        (&raw mut count).cast(),
+                        &mut handle,
+                    )
+                }
+            }
+            UserFunction::Int(_) | UserFunction::TranslatedInt(..) => {
                 // More elements than an int counts come in several calls.
                 let mut done = 0;
                 while done < count {
@@ -31,20 +44,35 @@ fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
                     let at = (done * datatype.extent()) as isize;
                     // SAFETY: the program's own function; both buffers hold `count` elements, and
                     // `done` is less.
-                    unsafe {
-                        f(
-                            input.offset(at).cast_mut().cast(),
-                            inout.offset(at).cast(),
-                            &mut len,
-                            &mut handle,
-                        )
-                    }
+                    let (input, inout) = unsafe { (input.offset(at), inout.offset(at)) };
+                    call_int(user_fn, input, inout, &mut len, &mut handle);
                     done = next;
                     handle = callback_handle.handle;
                 }
             }
         }
     })
+}
+
+/// Calls a function whose counts are int. Both buffers hold `len` elements.
+fn call_int(
+    user_fn: UserFunction,
+    input: *const u8,
+    inout: *mut u8,
+    len: &mut i32,
+    handle: &mut Handle,
+) {
+    let (input, inout) = (input.cast_mut().cast(), inout.cast());
+    match user_fn {
+        // SAFETY: the program's function, called with what MPI 5.0 §6.9.5 says it gets.
+        UserFunction::Int(f) => unsafe { f(input, inout, len, handle) },
+        UserFunction::TranslatedInt(f, state) => {
+            let state = std::ptr::with_exposed_provenance_mut(state);
+            // SAFETY: the other library's function, called with what it asked for.
+            unsafe { f(state, input, inout, (&raw mut *len).cast(), handle) }
+        }
+        UserFunction::Count(_) | UserFunction::TranslatedCount(..) => {}
+    }
 }
 
 /// A datatype's handle during a callback. The program may have freed its own while the operation

@@ -1,0 +1,121 @@
+//! Handles that are ints.
+
+use crate::table;
+use ferry_translate::abi::{INVALID, PREDEFINED, kind::Kind};
+use ferry_translate::extras::of_standard_int;
+
+/// Handles of objects are not below this. MPICH's predefined ones are.
+const OBJECTS: u32 = 0xc000_0000;
+/// Bits of the index.
+const INDEX_BITS: u32 = 26;
+/// Bits of the generation.
+const GENERATION_MASK: u32 = (1 << (30 - INDEX_BITS)) - 1;
+const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
+
+/// The predefined handles of a kind, with those of the standard ABI.
+const fn predefined<K: Kind>() -> &'static [(u32, u64)] {
+    match K::INDEX {
+        0 => table::COMM_HANDLES,
+        1 => table::GROUP_HANDLES,
+        2 => table::DATATYPE_HANDLES,
+        3 => table::OP_HANDLES,
+        4 => table::REQUEST_HANDLES,
+        5 => table::MESSAGE_HANDLES,
+        6 => table::INFO_HANDLES,
+        7 => table::ERRHANDLER_HANDLES,
+        8 => table::WIN_HANDLES,
+        9 => table::SESSION_HANDLES,
+        _ => table::FILE_HANDLES,
+    }
+}
+
+/// The place of a predefined datatype: its number, or 128 and more for pairs of types.
+const fn place(datatype: u32) -> usize {
+    ((datatype & 0x7f) | (datatype >> 24 & 0x80)) as usize
+}
+
+/// The predefined datatypes by their places.
+static DATATYPES: [(u32, u32); 256] = {
+    let mut all = [(0, INVALID as u32); 256];
+    let mut at = 0;
+    while at < table::DATATYPE_HANDLES.len() {
+        let (own, standard) = table::DATATYPE_HANDLES[at];
+        assert!(all[place(own)].0 == 0, "two datatypes have one place");
+        all[place(own)] = (own, standard as u32);
+        at += 1;
+    }
+    all
+};
+
+/// The standard ABI's datatypes start here.
+const FIRST_DATATYPE: usize = 0x200;
+
+/// The predefined datatypes by the standard ABI's numbers.
+static DATATYPES_OUT: [u32; 256] = {
+    let mut all = [0; 256];
+    let mut at = 0;
+    while at < table::DATATYPE_HANDLES.len() {
+        let (own, standard) = table::DATATYPE_HANDLES[at];
+        all[standard as usize - FIRST_DATATYPE] = own;
+        at += 1;
+    }
+    all
+};
+
+/// The index of datatypes among the kinds.
+const DATATYPE: usize = ferry_translate::abi::kind::Datatype::INDEX;
+
+/// The standard ABI's handle.
+#[inline(always)]
+pub fn standard<K: Kind>(handle: u32) -> u64 {
+    if handle >= OBJECTS {
+        return of_object::<K>(handle);
+    }
+    if K::INDEX == DATATYPE {
+        let (own, standard) = DATATYPES[place(handle)];
+        return if own == handle {
+            u64::from(standard)
+        } else {
+            INVALID
+        };
+    }
+    for (own, standard) in predefined::<K>() {
+        if *own == handle {
+            return *standard;
+        }
+    }
+    INVALID
+}
+
+/// The standard ABI's handle of an object.
+fn of_object<K: Kind>(handle: u32) -> u64 {
+    let index = handle & INDEX_MASK;
+    // SAFETY: asks a table of the standard library.
+    let standard = unsafe { of_standard_int::<K>((index + PREDEFINED as u32) as i32) };
+    let generation = (standard >> 32) as u32 & GENERATION_MASK;
+    if generation == handle >> INDEX_BITS & GENERATION_MASK {
+        standard
+    } else {
+        INVALID
+    }
+}
+
+/// The handle of one of the standard ABI.
+#[inline(always)]
+pub fn of_standard<K: Kind>(handle: u64) -> u32 {
+    if handle >= PREDEFINED {
+        let (generation, index) = ((handle >> 32) as u32 & GENERATION_MASK, handle as u32);
+        assert!(index <= INDEX_MASK, "more objects of one kind than handles");
+        return OBJECTS | generation << INDEX_BITS | index;
+    }
+    if K::INDEX == DATATYPE {
+        let at = (handle as usize).wrapping_sub(FIRST_DATATYPE);
+        return DATATYPES_OUT.get(at).copied().unwrap_or(0);
+    }
+    for (own, standard) in predefined::<K>() {
+        if *standard == handle {
+            return *own;
+        }
+    }
+    0
+}

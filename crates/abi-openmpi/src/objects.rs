@@ -1,0 +1,224 @@
+//! Exported data and functions that Open MPI's header names, and functions of MPI that the standard
+//! ABI does not have.
+
+#![allow(non_snake_case, non_upper_case_globals)]
+
+use crate::table::OBJECTS;
+use crate::{OpenMpi as A, Status, is_object};
+use ferry_translate::abi::{Abi, INVALID, kind};
+use ferry_translate::by_hand;
+use ferry_translate::extras::Bound;
+use std::ffi::c_void;
+
+type H = <A as Abi>::Handle;
+type F = <A as Abi>::File;
+
+/// Marks an object. Bytes of the text "FERRYMPI".
+const MARK: u64 = u64::from_le_bytes(*b"FERRYMPI");
+
+/// A predefined object. Open MPI's objects are larger; a program that has a copy of one has room
+/// for more than this.
+#[repr(C, align(16))]
+#[derive(Debug)]
+pub struct Object {
+    mark: u64,
+    standard: u64,
+}
+
+impl Object {
+    /// The object of the standard ABI's predefined handle.
+    pub const fn new(standard: u64) -> Object {
+        Object {
+            mark: MARK,
+            standard,
+        }
+    }
+}
+
+/// The address of an object, or none.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Address(*const Object);
+
+// SAFETY: objects are constant.
+unsafe impl Sync for Address {}
+
+impl Address {
+    /// No object.
+    pub const NONE: Address = Address(std::ptr::null());
+
+    /// The address of an object, in the program if that has a copy.
+    pub const fn of(object: &'static Object) -> Address {
+        Address(object)
+    }
+}
+
+/// The standard ABI's handle of one that a program passed.
+///
+/// # Safety
+/// An address is that of readable memory.
+#[inline(always)]
+pub unsafe fn standard(handle: usize) -> u64 {
+    if is_object(handle as u64) {
+        return handle as u64;
+    }
+    if handle < 4096 || !handle.is_multiple_of(align_of::<u64>()) {
+        return INVALID;
+    }
+    let object: *const Object = std::ptr::with_exposed_provenance(handle);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if (*object).mark == MARK {
+            (*object).standard
+        } else {
+            INVALID
+        }
+    }
+}
+
+/// The handle of one of the standard ABI. 0 for a predefined one that Open MPI does not have.
+#[inline(always)]
+pub fn of_standard(handle: u64) -> usize {
+    if is_object(handle) {
+        return handle as usize;
+    }
+    let object = OBJECTS.get(handle as usize);
+    object.map_or(0, |address| address.0.expose_provenance())
+}
+
+/// What a header of Open MPI 4 calls MPI_C_COMPLEX.
+#[unsafe(no_mangle)]
+pub static ompi_mpi_c_complex: Object =
+    Object::new(ferry_translate::constants::MPI_C_FLOAT_COMPLEX);
+/// MPI_LB, which MPI 3 has removed.
+#[unsafe(no_mangle)]
+pub static ompi_mpi_lb: Object = Object::new(INVALID);
+/// MPI_UB, which MPI 3 has removed.
+#[unsafe(no_mangle)]
+pub static ompi_mpi_ub: Object = Object::new(INVALID);
+/// A type that Ferry does not have.
+#[unsafe(no_mangle)]
+pub static ompi_mpi_2cplex: Object = Object::new(INVALID);
+/// A type that Ferry does not have.
+#[unsafe(no_mangle)]
+pub static ompi_mpi_2dblcplex: Object = Object::new(INVALID);
+/// A type that Ferry does not have.
+#[unsafe(no_mangle)]
+pub static ompi_mpi_ldblcplex: Object = Object::new(INVALID);
+/// MPI_ERRORS_THROW_EXCEPTIONS of the bindings for C++, which MPI 3 has removed.
+#[unsafe(no_mangle)]
+pub static ompi_mpi_errors_throw_exceptions: Object =
+    Object::new(ferry_translate::constants::MPI_ERRORS_ARE_FATAL);
+
+/// An address in exported data.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct StatusAddress(*const [i32; 6]);
+
+// SAFETY: the address is compared, never read through.
+unsafe impl Sync for StatusAddress {}
+
+static F_STATUS: [i32; 6] = [0; 6];
+
+/// MPI_F_STATUS_IGNORE.
+#[unsafe(no_mangle)]
+pub static MPI_F_STATUS_IGNORE: StatusAddress = StatusAddress(&raw const F_STATUS);
+/// MPI_F_STATUSES_IGNORE.
+#[unsafe(no_mangle)]
+pub static MPI_F_STATUSES_IGNORE: StatusAddress = StatusAddress(&raw const F_STATUS);
+/// MPI_F08_STATUS_IGNORE.
+#[unsafe(no_mangle)]
+pub static MPI_F08_STATUS_IGNORE: StatusAddress = StatusAddress(&raw const F_STATUS);
+/// MPI_F08_STATUSES_IGNORE.
+#[unsafe(no_mangle)]
+pub static MPI_F08_STATUSES_IGNORE: StatusAddress = StatusAddress(&raw const F_STATUS);
+
+macro_rules! predefined_functions {
+    ($($dup:ident $null_copy:ident $null_delete:ident;)*) => {$(
+        /// The value of the attribute is copied.
+        ///
+        /// # Safety
+        /// Called as a copy function of attributes.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $dup(
+            _object: H,
+            _keyval: i32,
+            _state: *mut c_void,
+            value: *mut c_void,
+            new_value: *mut *mut c_void,
+            flag: *mut i32,
+        ) -> i32 {
+            // SAFETY: the caller's promise.
+            unsafe {
+                *new_value = value;
+                *flag = 1;
+            }
+            0
+        }
+
+        /// The attribute is not copied.
+        ///
+        /// # Safety
+        /// Called as a copy function of attributes.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $null_copy(
+            _object: H,
+            _keyval: i32,
+            _state: *mut c_void,
+            _value: *mut c_void,
+            _new_value: *mut *mut c_void,
+            flag: *mut i32,
+        ) -> i32 {
+            // SAFETY: the caller's promise.
+            unsafe { *flag = 0 };
+            0
+        }
+
+        /// Nothing is to be done when the attribute is deleted.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $null_delete(
+            _object: H,
+            _keyval: i32,
+            _value: *mut c_void,
+            _state: *mut c_void,
+        ) -> i32 {
+            0
+        }
+    )*};
+}
+
+predefined_functions! {
+    OMPI_C_MPI_COMM_DUP_FN OMPI_C_MPI_COMM_NULL_COPY_FN OMPI_C_MPI_COMM_NULL_DELETE_FN;
+    OMPI_C_MPI_TYPE_DUP_FN OMPI_C_MPI_TYPE_NULL_COPY_FN OMPI_C_MPI_TYPE_NULL_DELETE_FN;
+    OMPI_C_MPI_WIN_DUP_FN OMPI_C_MPI_WIN_NULL_COPY_FN OMPI_C_MPI_WIN_NULL_DELETE_FN;
+    OMPI_C_MPI_DUP_FN OMPI_C_MPI_NULL_COPY_FN OMPI_C_MPI_NULL_DELETE_FN;
+}
+
+/// MPI_LB and MPI_UB.
+fn bound_of(datatype: H) -> Option<Bound> {
+    if datatype == Address::of(&ompi_mpi_lb).0.addr() {
+        Some(Bound::Lower)
+    } else if datatype == Address::of(&ompi_mpi_ub).0.addr() {
+        Some(Bound::Upper)
+    } else {
+        None
+    }
+}
+
+ferry_translate::export_extras!(bound_of);
+
+/// Copies a status between C and Fortran, where it is the same 24 bytes.
+unsafe fn copy_status(from: *const Status, to: *mut Status) -> i32 {
+    // SAFETY: both are valid; a Fortran status may have the alignment of an int alone.
+    unsafe { to.write_unaligned(from.read_unaligned()) };
+    0
+}
+
+ferry_translate::exports! {
+    MPI_Status_c2f PMPI_Status_c2f(c: *const Status, f: *mut Status) => copy_status(c, f);
+    MPI_Status_f2c PMPI_Status_f2c(f: *const Status, c: *mut Status) => copy_status(f, c);
+    MPI_Status_c2f08 PMPI_Status_c2f08(c: *const Status, f: *mut Status) => copy_status(c, f);
+    MPI_Status_f082c PMPI_Status_f082c(f: *const Status, c: *mut Status) => copy_status(f, c);
+    MPI_Status_f082f PMPI_Status_f082f(a: *const Status, b: *mut Status) => copy_status(a, b);
+    MPI_Status_f2f08 PMPI_Status_f2f08(a: *const Status, b: *mut Status) => copy_status(a, b);
+}

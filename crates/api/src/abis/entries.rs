@@ -1,0 +1,190 @@
+//! The exported functions of the libraries, as Rust text.
+
+use super::parameter::{Lowered, lower};
+use crate::kind::Kind;
+use crate::{Function, Returns, functions};
+use std::fmt::Write;
+
+/// Functions whose conversion is written by hand: they take functions of the program, or arrays
+/// whose meaning depends on other values.
+const BY_HAND: &[&str] = &[
+    "Attr_get",
+    "Comm_create_errhandler",
+    "Comm_create_keyval",
+    "Comm_get_attr",
+    "Comm_spawn_multiple",
+    "File_create_errhandler",
+    "Grequest_start",
+    "Keyval_create",
+    "Op_create",
+    "Register_datarep",
+    "Session_create_errhandler",
+    "T_cvar_handle_alloc",
+    "T_event_get_info",
+    "T_event_handle_alloc",
+    "T_event_handle_free",
+    "T_event_register_callback",
+    "T_event_set_dropped_handler",
+    "T_pvar_handle_alloc",
+    "Type_create_keyval",
+    "Type_get_contents",
+    "Win_create_errhandler",
+    "Win_create_keyval",
+    "Win_get_attr",
+];
+
+/// The text of all entry points. It requires the type `A` and what `ferry_translate::prelude`
+/// exports. Functions written by hand are those of `ferry_translate::by_hand`.
+pub fn entries() -> String {
+    let mut out = String::from("// Made from crates/api/mpi.api.\n\n");
+    for f in functions() {
+        for (at, (name, large)) in f.forms().enumerate() {
+            entry(&mut out, f, &name, f.number + at as u32, large);
+        }
+    }
+    out
+}
+
+fn entry(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
+    let parameters: Vec<_> = f
+        .parameters_of(large)
+        .filter(|p| p.kind != Kind::Variadic)
+        .collect();
+    let lowered: Vec<Lowered> = parameters.iter().map(|p| lower(f, p, large)).collect();
+    let declared: Vec<String> = parameters
+        .iter()
+        .zip(&lowered)
+        .map(|(p, l)| format!("{}: {}", p.name, by_hand_type(f, p.kind, &p.name, l)))
+        .collect();
+    let declared = declared.join(", ");
+    let names: Vec<&str> = parameters.iter().map(|p| p.name.as_str()).collect();
+    let names = names.join(", ");
+    let short = name.trim_start_matches("MPI_").to_lowercase();
+    let result = result(f);
+    if BY_HAND.contains(&f.name.as_str()) {
+        let _ = writeln!(
+            out,
+            "unsafe extern \"C\" fn body_{short}({declared}) -> {result} {{\n    \
+             // SAFETY: the arguments are passed on as they are.\n    unsafe {{ \
+             by_hand::{short}::<A>({names}) }}\n}}"
+        );
+    } else {
+        body(out, f, &short, number, &lowered, &declared);
+    }
+    for prefix in ["", "P"] {
+        let _ = writeln!(
+            out,
+            "/// The symbol {prefix}{name}.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn \
+             {prefix}{name}({declared}) -> {result} {{\n    // SAFETY: the arguments are passed \
+             on as they are.\n    unsafe {{ body_{short}({names}) }}\n}}"
+        );
+    }
+    out.push('\n');
+}
+
+/// The type of a parameter. Arrays of handles of functions written by hand have their own types.
+fn by_hand_type(f: &Function, kind: Kind, name: &str, lowered: &Lowered) -> String {
+    match (f.name.as_str(), name) {
+        ("Type_get_contents", "array_of_datatypes")
+        | ("T_event_get_info", "array_of_datatypes") => "*mut H".into(),
+        ("Comm_spawn_multiple", "array_of_info") => "*const H".into(),
+        _ if matches!(kind, Kind::Function(..)) => "*const c_void".into(),
+        _ => lowered.ty.clone(),
+    }
+}
+
+fn result(f: &Function) -> &'static str {
+    match &f.returns {
+        Returns::Code | Returns::Int => "i32",
+        Returns::Double => "f64",
+        Returns::Aint => "i64",
+        Returns::Handle(c) => super::parameter::handle_type(c),
+    }
+}
+
+fn body(
+    out: &mut String,
+    f: &Function,
+    short: &str,
+    number: u32,
+    lowered: &[Lowered],
+    declared: &str,
+) {
+    let result = result(f);
+    let head = format!("unsafe extern \"C\" fn body_{short}({declared}) -> {result}");
+    if f.chapter == "convert" {
+        // Conversions between handles and ints are those of Fortran, which each ABI defines.
+        let c = match &f.returns {
+            Returns::Handle(c) => c.as_str(),
+            _ => f.parameters[0].kind.c("", false).leak().trim(),
+        };
+        let marker = super::parameter::marker(c);
+        let call = match (&f.returns, c) {
+            (Returns::Handle(_), "MPI_File") => "A::file_from_int(file)".to_string(),
+            (_, "MPI_File") => "A::file_to_int(file)".into(),
+            (Returns::Handle(_), _) => {
+                format!("A::from_int::<{marker}>({})", f.parameters[0].name)
+            }
+            _ => format!("A::to_int::<{marker}>({})", f.parameters[0].name),
+        };
+        let _ = writeln!(
+            out,
+            "{head} {{\n    // SAFETY: the handle is of this kind.\n    unsafe {{ {call} }}\n}}"
+        );
+        return;
+    }
+    let join = |part: fn(&Lowered) -> &String| -> String {
+        lowered.iter().map(|l| part(l).as_str()).collect()
+    };
+    let types: Vec<&str> = lowered.iter().map(|l| l.standard.as_str()).collect();
+    let passed: Vec<&str> = lowered.iter().map(|l| l.pass.as_str()).collect();
+    let standard = match &f.returns {
+        Returns::Code | Returns::Int => "i32",
+        _ => result,
+    };
+    let before = join(|l| &l.before);
+    let after = join(|l| &l.after);
+    let has_length = f.parameters.iter().any(|p| p.name == "resultlen");
+    let length = if has_length {
+        "resultlen"
+    } else {
+        "null_mut()"
+    };
+    let on_success = join(|l| &l.on_success).replace("RESULTLEN", length);
+    let on_success = match on_success.as_str() {
+        "" => String::new(),
+        text => format!("if returned == 0 {{ {} }}\n        ", text.trim_end()),
+    };
+    let value = match f.returns {
+        Returns::Code => "A::code_out(returned)",
+        _ => "returned",
+    };
+    let _ = writeln!(
+        out,
+        "{head} {{\n    // SAFETY: the entry has these types; what the program passes is \
+         converted and no more.\n    unsafe {{\n        let entry: unsafe extern \"C\" fn({}) -> \
+         {standard} = function({number});\n        {before}let returned = entry({});\n        \
+         {after}{on_success}{value}\n    }}\n}}",
+        types.join(", "),
+        passed.join(", "),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_is_exported_under_both_names() {
+        let text = entries();
+        for f in functions() {
+            for (name, _) in f.forms() {
+                assert!(text.contains(&format!("fn {name}(")), "{name}");
+                assert!(text.contains(&format!("fn P{name}(")), "P{name}");
+            }
+        }
+        for name in BY_HAND {
+            assert!(functions().iter().any(|f| f.name == *name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! How an argument is converted for the standard ABI, and its result back.
+
+use crate::kind::{Kind, Passing};
+use crate::{Function, Parameter};
+
+/// What is generated for one parameter.
+#[derive(Default)]
+pub(super) struct Lowered {
+    /// Its type in this ABI's entry point.
+    pub ty: String,
+    /// Its type in the standard ABI's.
+    pub standard: String,
+    /// Statements before the call.
+    pub before: String,
+    /// What is passed.
+    pub pass: String,
+    /// Statements after the call, whatever it returned.
+    pub after: String,
+    /// Statements after a call that returned MPI_SUCCESS.
+    pub on_success: String,
+}
+
+/// The type of the handles of an object.
+pub(super) fn handle_type(c: &str) -> &'static str {
+    match c {
+        "MPI_File" => "F",
+        _ => "H",
+    }
+}
+
+/// The marker type of an object's kind.
+pub(super) fn marker(c: &str) -> String {
+    format!("kind::{}", c.trim_start_matches("MPI_"))
+}
+
+/// The functions that convert a handle of an object.
+fn conversions(c: &str) -> (String, String) {
+    match c {
+        "MPI_File" => ("A::file_in".into(), "A::file_out".into()),
+        _ => {
+            let marker = marker(c);
+            (
+                format!("A::handle_in::<{marker}>"),
+                format!("A::handle_out::<{marker}>"),
+            )
+        }
+    }
+}
+
+/// An int that is translated on its way in. `$` stands for it.
+fn int_in(function: &str, name: &str) -> Option<&'static str> {
+    Some(match (function, name) {
+        ("Abort", _) => return None,
+        ("Status_set_source", "source") | ("Win_shared_query", "rank") => "rank_in::<A>($)",
+        ("Status_set_tag", "tag") => "tag_in::<A>($)",
+        ("Status_set_error", "error") => "A::code_in($)",
+        (_, "errorcode" | "errorclass") => "A::code_in($)",
+        (_, "amode") => "bits_in(A::TABLES.modes, $)",
+        (_, "assert") => "bits_in(A::TABLES.assertions, $)",
+        (_, "lock_type") => "value_in(A::TABLES.locks, $)",
+        (_, "whence") => "value_in(A::TABLES.seeks, $)",
+        (_, "order") => "value_in(A::TABLES.orders, $)",
+        (_, "split_type") => "value_in(A::TABLES.splits, $)",
+        (_, "typeclass") => "value_in(A::TABLES.type_classes, $)",
+        (_, "required") => "value_in(A::TABLES.threads, $)",
+        (_, "var_class") => "value_in(A::TABLES.pvar_classes, $)",
+        (_, "win_keyval") => "value_in(A::TABLES.win_keys, $)",
+        (_, "comm_keyval" | "keyval" | "type_keyval") => "value_in(A::TABLES.comm_keys, $)",
+        _ => return None,
+    })
+}
+
+/// An int that is translated on its way out. `$` stands for it.
+fn int_out(function: &str, name: &str) -> Option<&'static str> {
+    Some(match (function, name) {
+        (_, "errorclass" | "errorcode") => "A::code_out($)",
+        (_, "provided") => "value_out(A::TABLES.threads, $)",
+        (_, "result") => "value_out(A::TABLES.comparisons, $)",
+        ("Topo_test", "status") => "value_out(A::TABLES.topologies, $)",
+        (_, "combiner") => "value_out(A::TABLES.combiners, $)",
+        (_, "win_keyval") => "value_out(A::TABLES.win_keys, $)",
+        (_, "comm_keyval" | "keyval" | "type_keyval") => "value_out(A::TABLES.comm_keys, $)",
+        (_, "amode") => "bits_out(A::TABLES.modes, $)",
+        (_, "rank_source" | "rank_dest") | ("Status_get_source", "source") => "rank_out::<A>($)",
+        ("Status_get_tag", "tag") => "tag_out::<A>($)",
+        ("Status_get_error", "error") => "A::code_out($)",
+        (_, "verbosity") => "value_out(A::TABLES.verbosity, $)",
+        (_, "bind") => "value_out(A::TABLES.bindings, $)",
+        (_, "scope") => "value_out(A::TABLES.scopes, $)",
+        (_, "var_class") => "value_out(A::TABLES.pvar_classes, $)",
+        _ => return None,
+    })
+}
+
+/// The parameter that says how long an array is.
+fn length<'a>(f: &'a Function, p: &'a Parameter) -> &'a str {
+    if let Some(length) = &p.argument {
+        return length;
+    }
+    let counts = f.parameters.iter().take_while(|q| q.name != p.name);
+    let mut counts = counts.filter(|q| q.kind.is("n") || q.kind.is("len") || q.kind.is("form n"));
+    counts.next().map_or("0", |q| q.name.as_str())
+}
+
+/// The conversion of a parameter. `large`: of the large-count form.
+pub(super) fn lower(f: &Function, p: &Parameter, large: bool) -> Lowered {
+    let n = p.name.as_str();
+    let own = p.kind.entry(large).to_string();
+    let plain = Lowered {
+        ty: own.replace("Handle", "u64"),
+        standard: own.replace("Handle", "u64"),
+        pass: n.into(),
+        ..Lowered::default()
+    };
+    match &p.kind {
+        Kind::Object(o, passing) => object(n, o.c, *passing),
+        Kind::Function(..) | Kind::Variadic => plain,
+        Kind::Plain(kind) => plain_kind(f, p, kind.word, plain),
+    }
+}
+
+fn object(n: &str, c: &str, passing: Passing) -> Lowered {
+    let ty = handle_type(c);
+    let (to, from) = conversions(c);
+    match passing {
+        Passing::Valid | Passing::Maybe | Passing::Raw => Lowered {
+            ty: ty.into(),
+            standard: "u64".into(),
+            pass: format!("{to}({n})"),
+            ..Lowered::default()
+        },
+        Passing::InOut => Lowered {
+            ty: format!("*mut {ty}"),
+            standard: "*mut u64".into(),
+            before: format!(
+                "let mut {n}_ = if {n}.is_null() {{ 0 }} else {{ {to}(*{n}) }};\n        let \
+                 {n}_old = {n}_;\n        "
+            ),
+            pass: format!("place({n}, &raw mut {n}_)"),
+            after: format!("if {n}_ != {n}_old {{ *{n} = {from}({n}_); }}\n        "),
+            ..Lowered::default()
+        },
+        Passing::New | Passing::NewMaybe => Lowered {
+            ty: format!("*mut {ty}"),
+            standard: "*mut u64".into(),
+            before: format!("let mut {n}_: u64 = 0;\n        "),
+            pass: format!("place({n}, &raw mut {n}_)"),
+            // 0 is never a handle of the standard ABI (MPI 5.0 chapter 21).
+            after: format!("if {n}_ != 0 {{ *{n} = {from}({n}_); }}\n        "),
+            ..Lowered::default()
+        },
+    }
+}
+
+fn plain_kind(f: &Function, p: &Parameter, word: &str, mut plain: Lowered) -> Lowered {
+    let n = p.name.as_str();
+    let name = f.name.as_str();
+    match word {
+        "int" | "const int" | "len" => {
+            if let Some(how) = int_in(name, n) {
+                plain.pass = how.replace('$', n);
+            }
+        }
+        "dest" | "source" | "root" | "target" => plain.pass = format!("rank_in::<A>({n})"),
+        "stag" | "rtag" => plain.pass = format!("tag_in::<A>({n})"),
+        "sbuf?" | "rbuf?" => plain.pass = format!("in_place::<A, _>({n})"),
+        "sbuf" | "rbuf" if f.chapter == "coll" => plain.pass = format!("in_place::<A, _>({n})"),
+        "pointer" if n == "buffer" && name.contains("ttach") => {
+            plain.pass = format!("automatic::<A>({n})");
+        }
+        "new pointer" if n == "buffer_addr" => {
+            plain.on_success = format!("automatic_out::<A>({n});\n        ");
+        }
+        "weights" => plain.pass = format!("weights_in::<A>({n}.cast_mut()).cast_const()"),
+        "new ints*" if n.ends_with("weights") => plain.pass = format!("weights_in::<A>({n})"),
+        "offset" if n == "disp" => plain.pass = format!("displacement::<A>({n})"),
+        "types" => types(&mut plain, n, &format!("{} as usize", length(f, p))),
+        "ctypes" => {
+            let buffer = if n.starts_with("send") {
+                "sendbuf"
+            } else {
+                "recvbuf"
+            };
+            let neighbours = name.to_lowercase().contains("neighbor");
+            let count = format!("peers::<A>(comm, {neighbours}, {})", n.starts_with("send"));
+            let skip = match buffer {
+                "sendbuf" => "is_in_place::<A>(sendbuf.cast())".to_string(),
+                _ => "false".into(),
+            };
+            types(
+                &mut plain,
+                n,
+                &format!("if {skip} {{ 0 }} else {{ {count} }}"),
+            );
+        }
+        "requests" | "const_requests" => {
+            let mutable = word == "requests";
+            let pointer = if mutable { "*mut" } else { "*const" };
+            plain.ty = format!("{pointer} H");
+            plain.before = format!(
+                "let mut {n}_ = Handles::<A, kind::Request>::new({n}, {} as usize);\n\
+                 \x20       ",
+                length(f, p)
+            );
+            plain.pass = format!("{n}_.pointer()");
+            if mutable {
+                plain.after = format!("{n}_.store();\n        ");
+            }
+        }
+        "status" => {
+            plain.ty = "*const S".into();
+            plain.before = format!("let {n}_ = status_in::<A>({n});\n        ");
+            plain.pass = format!("if {n}.is_null() {{ null() }} else {{ &raw const {n}_ }}");
+        }
+        "&status" => {
+            plain.ty = "*mut S".into();
+            plain.before = format!("let mut {n}_ = status_in::<A>({n});\n        ");
+            plain.pass = format!("if {n}.is_null() {{ null_mut() }} else {{ &raw mut {n}_ }}");
+            plain.on_success = format!("A::status_out(&{n}_, {n});\n        ");
+        }
+        "new status" => {
+            plain.ty = "*mut S".into();
+            plain.before = format!("let mut {n}_ = Status::UNTOUCHED;\n        ");
+            plain.pass =
+                format!("if is_ignored::<A>({n}) {{ null_mut() }} else {{ &raw mut {n}_ }}");
+            plain.after = format!("store_status::<A>(&{n}_, {n});\n        ");
+        }
+        "statuses" => {
+            plain.ty = "*mut S".into();
+            plain.before = format!(
+                "let mut {n}_ = Statuses::<A>::new({n}, {} as usize);\n        ",
+                length(f, p)
+            );
+            plain.pass = format!("{n}_.pointer()");
+            plain.after = format!("{n}_.store();\n        ");
+        }
+        "new text" => text(&mut plain, p),
+        "ints" if n == "array_of_distribs" || n == "array_of_dargs" => {
+            plain.before = format!(
+                "let mut {n}_ = distributions::<A>({n}, {} as usize);\n        ",
+                length(f, p)
+            );
+            plain.pass = format!("if {n}.is_null() {{ null() }} else {{ {n}_.as_mut_ptr() }}");
+        }
+        "ints" if n == "ranks1" => {
+            plain.before = format!("let mut {n}_ = ranks_in::<A>({n}, n as usize);\n        ");
+            plain.pass = format!("if {n}.is_null() {{ null() }} else {{ {n}_.as_mut_ptr() }}");
+        }
+        "new ints" if n == "ranks2" => {
+            plain.on_success = format!("ranks_out::<A>({n}, n as usize);\n        ");
+        }
+        "new int" | "new int?" | "&int" => {
+            let out = int_out(name, n);
+            if let (true, Some(into)) = (word == "&int", int_in(name, n)) {
+                plain.before = format!(
+                    "if !{n}.is_null() {{ *{n} = {}; }}\n        ",
+                    into.replace('$', &format!("*{n}"))
+                );
+            }
+            if let Some(out) = out {
+                plain.on_success = format!(
+                    "if !{n}.is_null() {{ *{n} = {}; }}\n        ",
+                    out.replace('$', &format!("*{n}"))
+                );
+            }
+        }
+        "T_pvar_handle" => plain.pass = format!("A::pvar_handle_in({n})"),
+        "T_cb_safety" => plain.pass = format!("value_in(A::TABLES.callback_safety, {n})"),
+        "new T_source_order?" => {
+            plain.on_success = format!(
+                "if !{n}.is_null() {{ *{n} = value_out(A::TABLES.source_orders, *{n}); }}\n        "
+            );
+        }
+        _ => {}
+    }
+    plain
+}
+
+/// An array of datatypes that is read.
+fn types(plain: &mut Lowered, n: &str, count: &str) {
+    plain.ty = "*const H".into();
+    plain.before =
+        format!("let mut {n}_ = Handles::<A, kind::Datatype>::new({n}, {count});\n        ");
+    plain.pass = format!("{n}_.pointer()");
+}
+
+/// A string whose room depends on the ABI.
+fn text(plain: &mut Lowered, p: &Parameter) {
+    let n = &p.name;
+    let room = p.argument.as_deref().unwrap_or_default();
+    let standard = crate::constants::value(&format!("MPI_MAX_{room}")).unwrap_or(0);
+    plain.before = format!(
+        "let mut {n}_ = Text::<{standard}>::new({n}, A::ROOMS.{});\n        ",
+        room.to_lowercase()
+    );
+    plain.pass = format!("{n}_.pointer()");
+    plain.on_success = format!("{n}_.store(RESULTLEN);\n        ");
+}
