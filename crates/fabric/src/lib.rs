@@ -79,6 +79,7 @@ pub mod driver;
 pub mod ethernet;
 pub mod kernel;
 pub mod machine;
+mod mapped_window;
 pub mod network;
 pub mod platform;
 pub mod rapidio;

@@ -305,92 +305,59 @@ pub fn win_sync(win: Window) -> Result<()> {
 
 // Operations.
 
-pub fn put(
-    origin_addr: *const u8,
-    origin_count: i64,
-    origin_datatype: Type,
-    target_rank: i32,
-    target_disp: i64,
-    target_count: i64,
-    target_datatype: Type,
-    win: Window,
-) -> Result<()> {
-    let Some(rank) = rank_of(target_rank) else {
-        return Ok(());
+/// What starts an operation that goes somewhere, and its request if it has one.
+macro_rules! start {
+    ($win:ident.$name:ident($($argument:expr),*)) => {
+        // SAFETY: the program leaves the buffers alone until the operation is complete.
+        unsafe { $win.$name($($argument),*) }
     };
-    let origin = source(origin_addr, origin_count, origin_datatype, "origin_addr")?;
-    let place = place(rank, target_disp, target_count, target_datatype);
-    // SAFETY: the program leaves the buffer alone until the operation is complete.
-    unsafe { win.put(origin, place) }
+    ($win:ident.$name:ident($($argument:expr),*), $request:ident) => {{
+        let started = start!($win.$name($($argument),*))?;
+        $request.set(handle::insert(started));
+        Ok(())
+    }};
 }
 
-pub fn get(
-    origin_addr: *mut u8,
-    origin_count: i64,
-    origin_datatype: Type,
-    target_rank: i32,
-    target_disp: i64,
-    target_count: i64,
-    target_datatype: Type,
-    win: Window,
-) -> Result<()> {
-    let Some(rank) = rank_of(target_rank) else {
-        return Ok(());
+/// An operation that goes nowhere: its request has ended.
+macro_rules! nowhere {
+    () => {
+        Ok(())
     };
-    let origin = sink(origin_addr, origin_count, origin_datatype, "origin_addr")?;
-    let place = place(rank, target_disp, target_count, target_datatype);
-    // SAFETY: the program leaves the buffer alone until the operation is complete.
-    unsafe { win.get(origin, place) }
+    ($request:ident) => {{
+        let outcome = ferry_mpi::request::Outcome::EMPTY;
+        $request.set(handle::insert(Request::ended(outcome)));
+        Ok(())
+    }};
 }
 
-/// The request of an operation that goes nowhere.
-fn set_ended(request: Out<Handle>) -> Result<()> {
-    let outcome = ferry_mpi::request::Outcome::EMPTY;
-    request.set(handle::insert(Request::ended(outcome)));
-    Ok(())
+/// Defines a call that puts or gets. The buffer at the origin is a `source` or a `sink`.
+macro_rules! transfer {
+    ($name:ident, $pointer:ty, $buffer:ident $(, $request:ident)?) => {
+        pub fn $name(
+            origin_addr: $pointer,
+            origin_count: i64,
+            origin_datatype: Type,
+            target_rank: i32,
+            target_disp: i64,
+            target_count: i64,
+            target_datatype: Type,
+            win: Window,
+            $($request: Out<Handle>,)?
+        ) -> Result<()> {
+            let Some(rank) = rank_of(target_rank) else {
+                return nowhere!($($request)?);
+            };
+            let origin = $buffer(origin_addr, origin_count, origin_datatype, "origin_addr")?;
+            let place = place(rank, target_disp, target_count, target_datatype);
+            start!(win.$name(origin, place) $(, $request)?)
+        }
+    };
 }
 
-pub fn rput(
-    origin_addr: *const u8,
-    origin_count: i64,
-    origin_datatype: Type,
-    target_rank: i32,
-    target_disp: i64,
-    target_count: i64,
-    target_datatype: Type,
-    win: Window,
-    request: Out<Handle>,
-) -> Result<()> {
-    let Some(rank) = rank_of(target_rank) else {
-        return set_ended(request);
-    };
-    let origin = source(origin_addr, origin_count, origin_datatype, "origin_addr")?;
-    let place = place(rank, target_disp, target_count, target_datatype);
-    // SAFETY: the program leaves the buffer alone until the operation is complete.
-    request.set(handle::insert(unsafe { win.rput(origin, place) }?));
-    Ok(())
-}
-
-pub fn rget(
-    origin_addr: *mut u8,
-    origin_count: i64,
-    origin_datatype: Type,
-    target_rank: i32,
-    target_disp: i64,
-    target_count: i64,
-    target_datatype: Type,
-    win: Window,
-    request: Out<Handle>,
-) -> Result<()> {
-    let Some(rank) = rank_of(target_rank) else {
-        return set_ended(request);
-    };
-    let origin = sink(origin_addr, origin_count, origin_datatype, "origin_addr")?;
-    let place = place(rank, target_disp, target_count, target_datatype);
-    // SAFETY: the program leaves the buffer alone until the operation is complete.
-    request.set(handle::insert(unsafe { win.rget(origin, place) }?));
-    Ok(())
-}
+transfer!(put, *const u8, source);
+transfer!(get, *mut u8, sink);
+transfer!(rput, *const u8, source, request);
+transfer!(rget, *mut u8, sink, request);
 
 /// The origin's operand. MPI_NO_OP reads none, whatever its arguments are (MPI 5.0 §12.3.4).
 ///
@@ -415,111 +382,71 @@ fn operand(
     source(at, count, datatype, "origin_addr").map(Some)
 }
 
-pub fn accumulate(
-    origin_addr: *const u8,
-    origin_count: i64,
-    origin_datatype: Type,
-    target_rank: i32,
-    target_disp: i64,
-    target_count: i64,
-    target_datatype: Type,
-    op: &'static Arc<Op>,
-    win: Window,
-) -> Result<()> {
-    let Some(rank) = rank_of(target_rank) else {
-        return Ok(());
+/// Defines a call that accumulates.
+macro_rules! accumulate {
+    ($name:ident, $starts:ident, $call:literal $(, $request:ident)?) => {
+        pub fn $name(
+            origin_addr: *const u8,
+            origin_count: i64,
+            origin_datatype: Type,
+            target_rank: i32,
+            target_disp: i64,
+            target_count: i64,
+            target_datatype: Type,
+            op: &'static Arc<Op>,
+            win: Window,
+            $($request: Out<Handle>,)?
+        ) -> Result<()> {
+            let Some(rank) = rank_of(target_rank) else {
+                return nowhere!($($request)?);
+            };
+            let operands = Operands {
+                origin: operand(op, origin_addr, origin_count, Some(origin_datatype))?,
+                result: None,
+            };
+            let place = place(rank, target_disp, target_count, target_datatype);
+            start!(win.$starts(operands, place, op, $call) $(, $request)?)
+        }
     };
-    let operands = Operands {
-        origin: operand(op, origin_addr, origin_count, Some(origin_datatype))?,
-        result: None,
-    };
-    let place = place(rank, target_disp, target_count, target_datatype);
-    // SAFETY: the program leaves the buffer alone until the operation is complete.
-    unsafe { win.accumulate(operands, place, op, "MPI_Accumulate") }
 }
 
-pub fn raccumulate(
-    origin_addr: *const u8,
-    origin_count: i64,
-    origin_datatype: Type,
-    target_rank: i32,
-    target_disp: i64,
-    target_count: i64,
-    target_datatype: Type,
-    op: &'static Arc<Op>,
-    win: Window,
-    request: Out<Handle>,
-) -> Result<()> {
-    let Some(rank) = rank_of(target_rank) else {
-        return set_ended(request);
+accumulate!(accumulate, accumulate, "MPI_Accumulate");
+accumulate!(raccumulate, raccumulate, "MPI_Raccumulate", request);
+
+/// Defines a call that accumulates and fetches.
+macro_rules! get_accumulate {
+    ($name:ident, $starts:ident, $call:literal $(, $request:ident)?) => {
+        pub fn $name(
+            origin_addr: *const u8,
+            origin_count: i64,
+            origin_datatype: Option<Type>,
+            result_addr: *mut u8,
+            result_count: i64,
+            result_datatype: Type,
+            target_rank: i32,
+            target_disp: i64,
+            target_count: i64,
+            target_datatype: Type,
+            op: &'static Arc<Op>,
+            win: Window,
+            $($request: Out<Handle>,)?
+        ) -> Result<()> {
+            let Some(rank) = rank_of(target_rank) else {
+                return nowhere!($($request)?);
+            };
+            let result = sink(result_addr, result_count, result_datatype, "result_addr")?;
+            let operands = Operands {
+                origin: operand(op, origin_addr, origin_count, origin_datatype)?,
+                result: Some(result),
+            };
+            let place = place(rank, target_disp, target_count, target_datatype);
+            start!(win.$starts(operands, place, op, $call) $(, $request)?)
+        }
     };
-    let operands = Operands {
-        origin: operand(op, origin_addr, origin_count, Some(origin_datatype))?,
-        result: None,
-    };
-    let place = place(rank, target_disp, target_count, target_datatype);
-    // SAFETY: the program leaves the buffer alone until the operation is complete.
-    let started = unsafe { win.raccumulate(operands, place, op, "MPI_Raccumulate") }?;
-    request.set(handle::insert(started));
-    Ok(())
 }
 
-pub fn get_accumulate(
-    origin_addr: *const u8,
-    origin_count: i64,
-    origin_datatype: Option<Type>,
-    result_addr: *mut u8,
-    result_count: i64,
-    result_datatype: Type,
-    target_rank: i32,
-    target_disp: i64,
-    target_count: i64,
-    target_datatype: Type,
-    op: &'static Arc<Op>,
-    win: Window,
-) -> Result<()> {
-    let Some(rank) = rank_of(target_rank) else {
-        return Ok(());
-    };
-    let result = sink(result_addr, result_count, result_datatype, "result_addr")?;
-    let operands = Operands {
-        origin: operand(op, origin_addr, origin_count, origin_datatype)?,
-        result: Some(result),
-    };
-    let place = place(rank, target_disp, target_count, target_datatype);
-    // SAFETY: the program leaves the buffers alone until the operation is complete.
-    unsafe { win.accumulate(operands, place, op, "MPI_Get_accumulate") }
-}
-
-pub fn rget_accumulate(
-    origin_addr: *const u8,
-    origin_count: i64,
-    origin_datatype: Option<Type>,
-    result_addr: *mut u8,
-    result_count: i64,
-    result_datatype: Type,
-    target_rank: i32,
-    target_disp: i64,
-    target_count: i64,
-    target_datatype: Type,
-    op: &'static Arc<Op>,
-    win: Window,
-    request: Out<Handle>,
-) -> Result<()> {
-    let Some(rank) = rank_of(target_rank) else {
-        return set_ended(request);
-    };
-    let result = sink(result_addr, result_count, result_datatype, "result_addr")?;
-    let operands = Operands {
-        origin: operand(op, origin_addr, origin_count, origin_datatype)?,
-        result: Some(result),
-    };
-    let place = place(rank, target_disp, target_count, target_datatype);
-    // SAFETY: the program leaves the buffers alone until the operation is complete.
-    let started = unsafe { win.raccumulate(operands, place, op, "MPI_Rget_accumulate") }?;
-    request.set(handle::insert(started));
-    Ok(())
-}
+get_accumulate!(get_accumulate, accumulate, "MPI_Get_accumulate");
+get_accumulate!(rget_accumulate, raccumulate, "MPI_Rget_accumulate", request);
 
 pub fn fetch_and_op(
     origin_addr: *const u8,

@@ -16,9 +16,19 @@ const RUNS_MAX: usize = 1024;
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Put,
     Get,
+}
+
+impl Way {
+    /// Its call, for messages.
+    pub fn call(self) -> &'static str {
+        match self {
+            Way::Put => "MPI_Put",
+            Way::Get => "MPI_Get",
+        }
+    }
 }
 
 impl Win {
@@ -150,13 +160,11 @@ impl Win {
                 let copied = unsafe { copy_peer(memory, way == Way::Put, here, there) };
                 copied.map_err(|e| peer_error(e, target, call))?;
             }
-            (Reach::Remote, Way::Put) => {
+            (Reach::Remote, way) => {
                 // SAFETY: the caller's promise.
-                return unsafe { remote::put(self, target, origin, place, wants_request) };
-            }
-            (Reach::Remote, Way::Get) => {
-                // SAFETY: the caller's promise.
-                return unsafe { remote::get(self, target, origin, place, wants_request) };
+                return unsafe {
+                    remote::transfer(self, target, way, &origin, place, wants_request)
+                };
             }
         }
         Ok(None)

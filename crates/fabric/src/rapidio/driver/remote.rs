@@ -7,19 +7,15 @@
 
 use super::control::{ControlEvent, ControlLevel, User};
 use super::lower::LowerLevel;
-use crate::address_allocator::AddressAllocator;
 use crate::driver::Malformed;
 use crate::kernel::{Client, Rank};
+use crate::mapped_window::MappedWindow;
 use crate::platform::Platform;
 use crate::rapidio::command::{Physical, WINDOW_AT};
 use crate::rapidio::figures::Figures;
 use crate::remote_memory::{Offer, SegmentKey};
 use crate::time::Time;
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
-
-/// Largest alignment in the window, bytes. The mapped memory begins at a page.
-const ALIGNMENT_MAX_BYTES: usize = 4096;
 
 /// A node's use of other nodes' windows, and of its own.
 pub struct Remote {
@@ -27,8 +23,8 @@ pub struct Remote {
     offer: Offer,
     /// Most bytes of an NREAD or NWRITE.
     io_max: usize,
-    /// Allocates offsets in the window.
-    allocator: AddressAllocator,
+    /// This node's window.
+    pub(crate) window: MappedWindow,
     /// By peer: where the last put that was not flushed began.
     unflushed: HashMap<Rank, u64>,
     notifications: VecDeque<(Rank, u8)>,
@@ -41,7 +37,7 @@ impl Remote {
             user,
             offer: offer(platform, f),
             io_max: f.io.value.0 as usize,
-            allocator: AddressAllocator::new(0, f.window.value.0),
+            window: MappedWindow::new(f.window.value.0),
             unflushed: HashMap::new(),
             notifications: VecDeque::new(),
         }
@@ -52,27 +48,6 @@ impl Remote {
         self.offer
     }
 
-    /// Addresses of the window in this process.
-    pub fn range(c: &Client) -> Range<usize> {
-        let (memory, bytes) = c.mapped_memory();
-        memory.addr()..memory.addr() + bytes
-    }
-
-    /// Allocates memory of the window.
-    pub fn allocate(&mut self, c: &Client, bytes: usize, alignment: usize) -> Option<usize> {
-        if alignment > ALIGNMENT_MAX_BYTES {
-            return None;
-        }
-        let at = self.allocator.allocate(bytes as u64, alignment as u64)?;
-        Some(Remote::range(c).start + at as usize)
-    }
-
-    /// Frees memory of the window. Returns false if it was not allocated.
-    pub fn release(&mut self, c: &Client, address: usize) -> bool {
-        let offset = address.checked_sub(Remote::range(c).start);
-        offset.is_some_and(|at| self.allocator.free(at as u64))
-    }
-
     /// Opens a segment. `None`: it is not in the window.
     pub fn register(
         c: &mut Client,
@@ -80,12 +55,7 @@ impl Remote {
         address: usize,
         bytes: usize,
     ) -> Option<SegmentKey> {
-        let range = Remote::range(c);
-        let end = address.checked_add(bytes)?;
-        if address < range.start || end > range.end {
-            return None;
-        }
-        let (offset, bytes) = ((address - range.start) as u64, bytes as u64);
+        let (offset, bytes) = (MappedWindow::offset(c, address, bytes)?, bytes as u64);
         control.segment(c, offset, bytes, true);
         Some(SegmentKey {
             at: WINDOW_AT.0 + offset,

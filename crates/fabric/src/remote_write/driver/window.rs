@@ -5,21 +5,17 @@
 //! when bytes have been written: a message that follows does not overtake them.
 
 use super::{Posted, RemoteWriteDriver};
-use crate::address_allocator::AddressAllocator;
 use crate::kernel::{Client, Event, Rank};
+use crate::mapped_window::MappedWindow;
 use crate::remote_memory::{Offer, RemoteError, RemoteMemory, SegmentKey};
 use crate::remote_write::entry::{DONE, NOTICE_AT, OPEN, SEGMENT, WAKE, WINDOW_AT, head};
 use crate::remote_write::figures::Figures;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Largest alignment in the window, bytes. The mapped memory begins at a page.
-const ALIGNMENT_MAX_BYTES: usize = 4096;
-
 /// What the driver keeps of its window.
 pub(super) struct Window {
-    /// Allocates offsets in it.
-    allocator: AddressAllocator,
+    memory: MappedWindow,
     /// Events that came while a put waited for an entry.
     postponed: VecDeque<Event>,
     notifications: VecDeque<(Rank, u8)>,
@@ -28,7 +24,7 @@ pub(super) struct Window {
 impl Window {
     pub fn new(f: &Figures) -> Window {
         Window {
-            allocator: AddressAllocator::new(0, f.window_bytes()),
+            memory: MappedWindow::new(f.window_bytes()),
             postponed: VecDeque::new(),
             notifications: VecDeque::new(),
         }
@@ -90,31 +86,19 @@ impl RemoteMemory for RemoteWriteDriver {
     }
 
     fn range(&self, c: &Client) -> Range<usize> {
-        let (memory, bytes) = c.mapped_memory();
-        memory.addr()..memory.addr() + bytes
+        MappedWindow::range(c)
     }
 
     fn allocate(&mut self, c: &Client, bytes: usize, alignment: usize) -> Option<usize> {
-        if alignment > ALIGNMENT_MAX_BYTES {
-            return None;
-        }
-        let allocator = &mut self.window.allocator;
-        let at = allocator.allocate(bytes as u64, alignment as u64)?;
-        Some(self.range(c).start + at as usize)
+        self.window.memory.allocate(c, bytes, alignment)
     }
 
     fn release(&mut self, c: &Client, address: usize) -> bool {
-        let offset = address.checked_sub(self.range(c).start);
-        offset.is_some_and(|at| self.window.allocator.free(at as u64))
+        self.window.memory.release(c, address)
     }
 
     fn register(&mut self, c: &mut Client, address: usize, bytes: usize) -> Option<SegmentKey> {
-        let range = self.range(c);
-        let end = address.checked_add(bytes)?;
-        if address < range.start || end > range.end {
-            return None;
-        }
-        let at = WINDOW_AT + (address - range.start) as u64;
+        let at = WINDOW_AT + MappedWindow::offset(c, address, bytes)?;
         let bytes = bytes as u64;
         c.command(SEGMENT, &[&head(0, OPEN, at), &bytes.to_le_bytes()]);
         Some(SegmentKey { at, bytes })

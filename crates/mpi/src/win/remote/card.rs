@@ -19,9 +19,11 @@
 
 use super::origin::{await_lock, inline_max};
 use super::pending::{append, lock};
+use crate::buffer::run;
 use crate::device::{self, Blocks, Device, RemoteError, SegmentKey};
 use crate::pt2pt::Buffer;
 use crate::win::target::Target;
+use crate::win::transfer::Way;
 use crate::win::{Place, Win};
 use crate::{Datatype, Result, err};
 use std::sync::Arc;
@@ -123,86 +125,70 @@ fn failed(e: RemoteError, target: &Target, call: &str) -> crate::Error {
     )
 }
 
-/// Puts `len` bytes. Returns whether the card does that.
+/// Puts or gets `len` bytes. A get blocks until they are here. Returns whether the card does that.
 ///
 /// # Safety
-/// The origin is readable.
-pub(super) unsafe fn put(
+/// The origin is readable, or writable for a get.
+pub(super) unsafe fn transfer(
     win: &Win,
     target: &Target,
+    way: Way,
     origin: &Buffer<'_>,
     place: &Place<'_>,
     len: usize,
 ) -> Result<bool> {
-    let Some(there) = there(win, target, origin, place, len, win.card.put_max)? else {
+    let max = match way {
+        Way::Put => win.card.put_max,
+        Way::Get => win.card.get_max,
+    };
+    let Some(there) = there(win, target, origin, place, len, max)? else {
         return Ok(false);
     };
-    let mut packed = Vec::new();
-    let bytes = match crate::buffer::run(origin.address, origin.count, origin.datatype) {
+    let elements = (origin.address, origin.count, &**origin.datatype);
+    let (peer, key, offset) = (target.process, there.key, there.offset);
+    let (run, mut packed) = (run(elements.0, elements.1, elements.2), Vec::new());
+    if run.is_none() && way == Way::Put {
         // SAFETY: the caller's promise.
-        Some(from) => unsafe { std::slice::from_raw_parts(from, len) },
-        None => {
-            // SAFETY: the caller's promise.
-            unsafe { append(&mut packed, origin, len) };
-            &packed
-        }
-    };
+        unsafe { append(&mut packed, origin, len) };
+    }
+    packed.resize(if run.is_none() { len } else { 0 }, 0);
     let d = &mut *device::device();
-    charge(d, (origin.address, origin.count, origin.datatype), false);
+    if way == Way::Put {
+        charge(d, elements, false);
+    }
     let Some(memory) = d.remote_memory() else {
         return Ok(false);
     };
-    let (to, key, offset) = (target.process, there.key, there.offset);
-    let done = match there.blocks {
-        Some(blocks) => memory.put_blocks(to, key, offset, blocks, bytes),
-        None => memory.put(to, key, offset, bytes),
-    };
-    done.map_err(|e| failed(e, target, "MPI_Put"))?;
-    lock(&target.pending).on_card_put();
-    Ok(true)
-}
-
-/// Gets `len` bytes. Blocks until they are here. Returns whether the card has done that.
-///
-/// # Safety
-/// The origin is writable.
-pub(super) unsafe fn get(
-    win: &Win,
-    target: &Target,
-    origin: &Buffer<'_>,
-    place: &Place<'_>,
-    len: usize,
-) -> Result<bool> {
-    let Some(there) = there(win, target, origin, place, len, win.card.get_max)? else {
-        return Ok(false);
-    };
-    let mut packed = Vec::new();
-    let run = crate::buffer::run(origin.address, origin.count, origin.datatype);
-    let into = match run {
-        // SAFETY: the caller's promise.
-        Some(to) => unsafe { std::slice::from_raw_parts_mut(to, len) },
-        None => {
-            packed.resize(len, 0);
-            &mut packed
+    let at = run.unwrap_or(packed.as_mut_ptr());
+    let done = match (way, there.blocks) {
+        (Way::Put, blocks) => {
+            // SAFETY: the caller's promise, or the packed bytes.
+            let bytes = unsafe { std::slice::from_raw_parts(at, len) };
+            match blocks {
+                Some(blocks) => memory.put_blocks(peer, key, offset, blocks, bytes),
+                None => memory.put(peer, key, offset, bytes),
+            }
+        }
+        (Way::Get, blocks) => {
+            // SAFETY: the caller's promise, or the packed bytes.
+            let into = unsafe { std::slice::from_raw_parts_mut(at, len) };
+            match blocks {
+                Some(blocks) => memory.get_blocks(peer, key, offset, blocks, into),
+                None => memory.get(peer, key, offset, into),
+            }
         }
     };
-    {
-        let d = &mut *device::device();
-        let Some(memory) = d.remote_memory() else {
-            return Ok(false);
-        };
-        let (from, key, offset) = (target.process, there.key, there.offset);
-        let done = match there.blocks {
-            Some(blocks) => memory.get_blocks(from, key, offset, blocks, into),
-            None => memory.get(from, key, offset, into),
-        };
-        done.map_err(|e| failed(e, target, "MPI_Get"))?;
-        charge(d, (origin.address, origin.count, origin.datatype), true);
-    }
-    if run.is_none() {
-        let Buffer { address, count, .. } = *origin;
-        // SAFETY: the caller's promise.
-        unsafe { origin.datatype.unpack(address, count, 0, &packed) };
+    done.map_err(|e| failed(e, target, way.call()))?;
+    match way {
+        Way::Put => lock(&target.pending).on_card_put(),
+        Way::Get => {
+            charge(d, elements, true);
+            if run.is_none() {
+                let (address, count, datatype) = elements;
+                // SAFETY: the caller's promise.
+                unsafe { datatype.unpack(address, count, 0, &packed) };
+            }
+        }
     }
     Ok(true)
 }

@@ -23,8 +23,8 @@ mod service;
 
 pub(super) use notifications::{NO_SLOT, Slot, free_slot, taken};
 pub(super) use origin::{
-    accumulate, await_locks, complete, flush, flush_all, flush_local, flush_local_all, get,
-    lock_target, put, unlock, unlock_all,
+    accumulate, await_locks, complete, flush, flush_all, flush_local, flush_local_all, lock_target,
+    transfer, unlock, unlock_all,
 };
 pub(super) use pending::Pending;
 pub(super) use service::{State, post, register, take_post, unregister};

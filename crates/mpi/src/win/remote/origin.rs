@@ -13,6 +13,7 @@ use crate::device::{self, Device, Key, Pattern, SendMode, Tags};
 use crate::pt2pt::Buffer;
 use crate::win::accumulate::element_of;
 use crate::win::target::{Reach, Target};
+use crate::win::transfer::Way;
 use crate::win::{Flavor, Place, Win};
 use crate::{Datatype, Request, Result};
 use ferry_job::TAG_WINDOW_FLUSH;
@@ -46,14 +47,15 @@ fn throttle(win: &Win, target: &Target) -> Result<()> {
     flush(win, target)
 }
 
-/// Starts a put.
+/// Starts a put or a get: by the card if that does it, otherwise by packets.
 ///
 /// # Safety
-/// The origin is readable until it is complete.
-pub(in crate::win) unsafe fn put(
+/// The origin is readable, or writable for a get, until it is complete.
+pub(in crate::win) unsafe fn transfer(
     win: &Arc<Win>,
     target: &Target,
-    origin: Buffer<'_>,
+    way: Way,
+    origin: &Buffer<'_>,
     place: &Place<'_>,
     wants_request: bool,
 ) -> Result<Option<Arc<Request>>> {
@@ -62,9 +64,28 @@ pub(in crate::win) unsafe fn put(
         return Ok(None);
     }
     // SAFETY: the caller's promise.
-    if target.key.is_some() && unsafe { card::put(win, target, &origin, place, len) }? {
+    if target.key.is_some() && unsafe { card::transfer(win, target, way, origin, place, len) }? {
         return Ok(None);
     }
+    // SAFETY: the caller's promise.
+    match way {
+        Way::Put => unsafe { put(win, target, origin, place, len, wants_request) },
+        Way::Get => unsafe { get(win, target, origin, place, len, wants_request) },
+    }
+}
+
+/// Starts a put by packets.
+///
+/// # Safety
+/// As for [`transfer`].
+unsafe fn put(
+    win: &Arc<Win>,
+    target: &Target,
+    origin: &Buffer<'_>,
+    place: &Place<'_>,
+    len: usize,
+    wants_request: bool,
+) -> Result<Option<Arc<Request>>> {
     let offset = offset_of(win, target, place);
     let there = dense(offset, place.count, place.datatype);
     let mut pending = lock(&target.pending);
@@ -75,7 +96,7 @@ pub(in crate::win) unsafe fn put(
         let out = pending.record(win);
         put_head(out, elements, len);
         // SAFETY: the caller's promise.
-        unsafe { append(out, &origin, len) };
+        unsafe { append(out, origin, len) };
         return Ok(None);
     }
     drop(pending);
@@ -91,7 +112,7 @@ pub(in crate::win) unsafe fn put(
         let out = pending.record(win);
         put_head(out, elements, len);
         // SAFETY: the caller's promise.
-        unsafe { append(out, &origin, len) };
+        unsafe { append(out, origin, len) };
         return Ok(None);
     }
     let number = pending.next_number();
@@ -117,25 +138,18 @@ pub(in crate::win) unsafe fn put(
     Ok(request_of(operation))
 }
 
-/// Starts a get.
+/// Starts a get by packets.
 ///
 /// # Safety
-/// The origin is writable until it is complete.
-pub(in crate::win) unsafe fn get(
+/// As for [`transfer`].
+unsafe fn get(
     win: &Arc<Win>,
     target: &Target,
-    origin: Buffer<'_>,
+    origin: &Buffer<'_>,
     place: &Place<'_>,
+    len: usize,
     wants_request: bool,
 ) -> Result<Option<Arc<Request>>> {
-    let len = message_len(origin.count, origin.datatype);
-    if len == 0 {
-        return Ok(None);
-    }
-    // SAFETY: the caller's promise.
-    if target.key.is_some() && unsafe { card::get(win, target, &origin, place, len) }? {
-        return Ok(None);
-    }
     throttle(win, target)?;
     let there = (offset_of(win, target, place), place.count, place.datatype);
     let operation = operation_for(win, target, wants_request);
@@ -147,7 +161,7 @@ pub(in crate::win) unsafe fn get(
     if len <= pending.inline_max() {
         Record::Get(elements).put(pending.record(win));
         pending.push_waiting(Waiting {
-            destination: Destination::whole(&origin, len),
+            destination: Destination::whole(origin, len),
             operation: operation.clone(),
             last: true,
         });

@@ -2,6 +2,7 @@
 
 use super::RapidioDriver;
 use crate::kernel::{Client, Rank};
+use crate::mapped_window::MappedWindow;
 use crate::rapidio::driver::remote::Remote;
 use crate::remote_memory::{Offer, RemoteError, RemoteMemory, SegmentKey};
 use std::ops::Range;
@@ -12,15 +13,15 @@ impl RemoteMemory for RapidioDriver {
     }
 
     fn range(&self, c: &Client) -> Range<usize> {
-        Remote::range(c)
+        MappedWindow::range(c)
     }
 
     fn allocate(&mut self, c: &Client, bytes: usize, alignment: usize) -> Option<usize> {
-        self.remote.allocate(c, bytes, alignment)
+        self.remote.window.allocate(c, bytes, alignment)
     }
 
     fn release(&mut self, c: &Client, address: usize) -> bool {
-        self.remote.release(c, address)
+        self.remote.window.release(c, address)
     }
 
     fn register(&mut self, c: &mut Client, address: usize, bytes: usize) -> Option<SegmentKey> {
