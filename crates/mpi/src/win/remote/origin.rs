@@ -67,11 +67,12 @@ pub(in crate::win) unsafe fn transfer(
     if target.key.is_some() && unsafe { card::transfer(win, target, way, origin, place, len) }? {
         return Ok(None);
     }
+    let start = match way {
+        Way::Put => put,
+        Way::Get => get,
+    };
     // SAFETY: the caller's promise.
-    match way {
-        Way::Put => unsafe { put(win, target, origin, place, len, wants_request) },
-        Way::Get => unsafe { get(win, target, origin, place, len, wants_request) },
-    }
+    unsafe { start(win, target, origin, place, len, wants_request) }
 }
 
 /// Starts a put by packets.
