@@ -215,6 +215,51 @@ impl Segment {
         })
     }
 
+    /// Makes a segment for processes of several jobs: without status pages and arena.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn create_shared(processes: u32) -> Result<Segment, JobError> {
+        let layout = SegmentLayout::new(processes);
+        let refused = |cause: rustix::io::Errno| JobError::Refused {
+            attempted: "making a memory segment for processes of several jobs".into(),
+            cause: cause.into(),
+            advice: "raise RLIMIT_NOFILE and RLIMIT_FSIZE (ulimit -n, ulimit -f)",
+        };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("ferry-jobs", flags).map_err(refused)?;
+        rustix::fs::ftruncate(&fd, layout.total_bytes()).map_err(refused)?;
+        let _ =
+            rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
+        Ok(Segment::shared(fd, layout))
+    }
+
+    /// Opens a segment that another process has made by [`Segment::create_shared`].
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn open_shared(fd: OwnedFd, processes: u32) -> Result<Segment, JobError> {
+        let layout = SegmentLayout::new(processes);
+        let len = rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_size as u64);
+        let sealed = rustix::fs::fcntl_get_seals(&fd).is_ok_and(|s| s.contains(SealFlags::SHRINK));
+        if len != layout.total_bytes() || !sealed {
+            return Err(JobError::Launcher(format!(
+                "the memory segment of another job has {len} bytes, which is wrong"
+            )));
+        }
+        Ok(Segment::shared(fd, layout))
+    }
+
+    fn shared(fd: OwnedFd, layout: SegmentLayout) -> Segment {
+        Segment {
+            fd,
+            layout,
+            machine: None,
+            interfaces: Vec::new(),
+            statuses: &[],
+        }
+    }
+
     /// The status page of a local rank, if there is such a rank.
     pub fn status(&self, local_rank: u32) -> Option<&'static RankStatus> {
         self.statuses.get(local_rank as usize)

@@ -71,7 +71,7 @@ pub use foreign_processes::{ForeignProcess, ForeignProcesses, Link};
 pub use inbox::Inbox;
 pub use names::TRANSPORT_NAMES;
 pub use node_collectives::NodeCollectives;
-pub use registry::{Transports, open};
+pub use registry::{SharedSegment, Transports, open};
 pub use remote_memory::{Blocks, Offer, RemoteError, RemoteMemory, SegmentKey};
 pub use rendezvous_offload::{Expected, RendezvousOffload};
 pub use transport::{

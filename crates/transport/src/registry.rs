@@ -28,12 +28,20 @@ const SHM: u8 = 1;
 const ITSELF: u8 = 2;
 /// Route by the first of the other transports. The next one is one more.
 const OTHERS: u8 = 3;
+/// Route by the first segment that processes of several jobs share. The next one is one more.
+const SHARED: u8 = 128;
 
 /// All transports of this process. The first that reaches a peer carries its messages.
 pub struct Transports {
     me: ProcId,
     itself: SelfLoop,
     shm: Option<Shm>,
+    /// Segments that processes of several jobs share.
+    shared: Vec<Option<Shm>>,
+    /// The name of this process's wakeup socket, if it has one.
+    socket_name: Option<u64>,
+    /// Processes of this job.
+    size: u32,
     others: Vec<Box<dyn Transport>>,
     /// The transports' names, in the order in which a peer is looked for.
     order: Vec<&'static str>,
@@ -103,6 +111,9 @@ fn open_these(
         me: rank_info.rank,
         itself: SelfLoop::new(rank_info.rank),
         shm: None,
+        shared: Vec::new(),
+        socket_name: None,
+        size: rank_info.size,
         others: Vec::new(),
         order: vec!["self"],
         routes: vec![UNKNOWN; rank_info.size as usize],
@@ -190,6 +201,7 @@ impl Transports {
                 .then(wakeup::new_socket_name)
                 .transpose()?;
             let wakeup = Wakeup::with_descriptors(word, name, fds)?;
+            self.socket_name = name;
             if let (Some(shm), Some(name)) = (&mut self.shm, name) {
                 shm.use_wakeup_socket(name);
             }
@@ -254,7 +266,7 @@ impl Transports {
     #[inline]
     pub fn index_for(&mut self, peer: ProcId) -> usize {
         match self.route(peer) {
-            Ok(SHM) => SHM_INDEX,
+            Ok(SHM | SHARED..) => SHM_INDEX,
             Ok(n @ OTHERS..) => index_of(self.others[usize::from(n - OTHERS)].name_for(peer)),
             _ => 0,
         }
@@ -273,6 +285,10 @@ impl Transports {
                 Some(shm) => Ok(shm),
                 None => Err(missing),
             },
+            SHARED.. => match self.shared.get_mut(usize::from(route - SHARED)) {
+                Some(Some(shm)) => Ok(shm),
+                _ => Err(missing),
+            },
             n => match self.others.get_mut(usize::from(n - OTHERS)) {
                 Some(transport) => Ok(transport.as_mut()),
                 None => Err(missing),
@@ -285,6 +301,11 @@ impl Transports {
     pub fn features(&mut self, peer: ProcId) -> Result<Features, TransportError> {
         match (self.route(peer)?, &self.shm) {
             (SHM, Some(shm)) => Ok(shm.features(peer)),
+            // Boards are for processes of one job.
+            (SHARED.., _) => Ok(Features {
+                same_node: false,
+                ..self.transport(peer)?.features(peer)
+            }),
             _ => Ok(self.transport(peer)?.features(peer)),
         }
     }
@@ -363,6 +384,9 @@ impl Transports {
     pub fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
         let mut delivered = self.itself.poll(inbox)?;
         if let Some(shm) = &mut self.shm {
+            delivered += shm.poll(inbox)?;
+        }
+        for shm in self.shared.iter_mut().flatten() {
             delivered += shm.poll(inbox)?;
         }
         for transport in &mut self.others {
@@ -498,9 +522,9 @@ impl Transports {
         into: *mut u8,
         len: usize,
     ) -> Result<ReadStart, ReadError> {
-        match &mut self.shm {
+        match self.shm_to(from) {
             // SAFETY: the caller's promise, passed on.
-            Some(shm) if from != self.me => unsafe { shm.start_read(from, address, into, len) },
+            Some(shm) => unsafe { shm.start_read(from, address, into, len) },
             // SAFETY: the caller's promise covers this one run.
             _ => unsafe { self.read(from, address, &[(into, len)]) }.map(|()| ReadStart::Done),
         }
@@ -512,7 +536,7 @@ impl Transports {
             let number = self.card_memory()?.finished_read(from)?;
             return Some((number, Ok(())));
         }
-        self.shm.as_mut()?.finished_read(from)
+        self.shm_to(from)?.finished_read(from)
     }
 
     /// [`Transport::set_receive_low_water`] on every transport.
@@ -527,6 +551,9 @@ impl Transports {
         if let Some(shm) = &mut self.shm {
             shm.arm(who);
         }
+        for shm in self.shared.iter_mut().flatten() {
+            shm.arm(who);
+        }
         for transport in &mut self.others {
             transport.arm(who);
         }
@@ -535,6 +562,9 @@ impl Transports {
     /// [`Transport::disarm`] on every transport.
     pub fn disarm(&mut self) {
         if let Some(shm) = &mut self.shm {
+            shm.disarm();
+        }
+        for shm in self.shared.iter_mut().flatten() {
             shm.disarm();
         }
         for transport in &mut self.others {
@@ -556,5 +586,7 @@ impl Transports {
 
 mod foreign;
 mod node;
+
+pub use foreign::SharedSegment;
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -36,7 +36,7 @@ struct Descriptors {
     own: OwnedFd,
     /// Readable when another process of the node has signaled: the wakeup socket. Only if shared
     /// memory is a transport, too.
-    remote: Option<OwnedFd>,
+    remote: OnceLock<OwnedFd>,
 }
 
 /// What an event of the epoll descriptor is about: a transport.
@@ -87,15 +87,10 @@ impl Wakeup {
             };
             let own = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
             watch(own.as_fd(), SIGNAL)?;
-            let remote = match name {
-                Some(name) => {
-                    let socket = datagram_socket()?;
-                    bind(&socket, &address(name)?)?;
-                    watch(socket.as_fd(), SIGNAL)?;
-                    Some(socket)
-                }
-                None => None,
-            };
+            let remote = OnceLock::new();
+            if let Some(name) = name {
+                let _ = remote.set(wakeup_socket(&epoll, name)?);
+            }
             for fd in transports {
                 watch(fd, TRANSPORT)?;
             }
@@ -115,6 +110,24 @@ impl Wakeup {
                 advice: "raise the limit on open files (ulimit -n)",
             }),
         }
+    }
+
+    /// From now on other processes of the node can wake it by `wake_socket` of this name, too. For a
+    /// process that sleeps on descriptors, and had no wakeup socket.
+    ///
+    /// Errors: the limit on open files is reached.
+    pub fn add_socket(&self, name: u64) -> Result<(), TransportError> {
+        let Some(descriptors) = self.descriptors.get() else {
+            return Ok(());
+        };
+        let socket = wakeup_socket(&descriptors.epoll, name);
+        let socket = socket.map_err(|e| TransportError::Refused {
+            attempted: "making what this process is woken by".into(),
+            cause: e.into(),
+            advice: "raise the limit on open files (ulimit -n)",
+        })?;
+        let _ = descriptors.remote.set(socket);
+        Ok(())
     }
 
     /// A number that each signal changes. A thread takes it before it makes sure that there is
@@ -174,7 +187,7 @@ impl Wakeup {
         }
         let mut bytes = [0; 8];
         let _ = rustix::io::read(&descriptors.own, &mut bytes);
-        if let Some(remote) = &descriptors.remote {
+        if let Some(remote) = descriptors.remote.get() {
             while recv(remote, &mut bytes[..], RecvFlags::DONTWAIT).is_ok() {}
         }
     }
@@ -244,6 +257,15 @@ pub fn wake_socket(name: u64) {
         // If its queue is full, it has been woken already. If nobody is there, it has ended.
         let _ = sendto(from, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &to);
     }
+}
+
+/// The wakeup socket of this name, watched by `epoll`.
+fn wakeup_socket(epoll: &OwnedFd, name: u64) -> rustix::io::Result<OwnedFd> {
+    let socket = datagram_socket()?;
+    bind(&socket, &address(name)?)?;
+    let data = epoll::EventData::new_u64(SIGNAL);
+    epoll::add(epoll, &socket, data, epoll::EventFlags::IN)?;
+    Ok(socket)
 }
 
 fn datagram_socket() -> rustix::io::Result<OwnedFd> {

@@ -3,8 +3,10 @@
 use crate::base::key::ProcId;
 use crate::progress::device::Device;
 use crate::progress::lock;
-use ferry_job::RankInfo;
-use ferry_transport::{ForeignProcess, ForeignProcesses, Link, Sleeper, TransportError};
+use ferry_job::{RankInfo, Segment};
+use ferry_transport::{
+    ForeignProcess, ForeignProcesses, Link, SharedSegment, Sleeper, TransportError,
+};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
@@ -86,6 +88,33 @@ impl Device {
     /// know what those do.
     pub fn set_foreign_count(&mut self, count: u32) {
         self.status.foreign.store(count, Ordering::Relaxed);
+    }
+
+    /// Does this process share memory with others, as far as its settings allow?
+    pub fn may_share(&self) -> bool {
+        self.worker.transports.may_share()
+    }
+
+    /// Shares a segment with processes of other jobs. `processes`: the process numbers here of all
+    /// that use it, in the order of the segment; `me`: its own place there. Nobody is reached by it
+    /// before [`Device::reach_by`].
+    ///
+    /// Errors: mapping is refused; the limit on open files is reached.
+    pub fn share(
+        &mut self,
+        segment: Segment,
+        processes: Vec<ProcId>,
+        me: usize,
+        rank_info: &RankInfo,
+    ) -> Result<SharedSegment, TransportError> {
+        let transports = &mut self.worker.transports;
+        transports.share(segment, processes, me, rank_info)
+    }
+
+    /// From now on these processes, which were not sent to before, are reached by a segment that is
+    /// shared with them.
+    pub fn reach_by(&mut self, segment: &SharedSegment, processes: &[ProcId]) {
+        self.worker.transports.reach_by(segment, processes);
     }
 
     /// Returns whether nothing more comes from a process of another job.

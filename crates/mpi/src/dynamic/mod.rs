@@ -5,6 +5,7 @@
 //! join      two processes that have a socket between them
 //! names     published names of ports
 //! port      ports: their names and tickets; accept and connect
+//! shared    memory that processes of several jobs on a host share
 //! spawn     starting processes
 //! universe  names of processes of other jobs, and their process numbers here
 //! ```
@@ -17,6 +18,7 @@
 pub mod join;
 pub mod names;
 pub mod port;
+mod shared;
 pub mod spawn;
 pub mod universe;
 
@@ -25,6 +27,7 @@ use crate::comm::agree::{Agreement, Reader, put_framed, put_u64};
 use crate::device::{self, ContextId, ForeignProcess, Link};
 use crate::process::process;
 use crate::{Group, Kind, Result, err};
+use shared::Sharing;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, OnceLock};
@@ -35,7 +38,7 @@ use universe::ProcessName;
 pub(crate) type Talk<'a> = dyn Fn(Vec<u8>) -> Result<Vec<u8>> + 'a;
 
 /// The version of what the roots exchange.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// What one group says of itself.
 struct Side {
@@ -57,6 +60,9 @@ struct Member {
     /// The number of its host ([`host_number`]).
     host: u64,
     host_name: String,
+    /// The number of the memory that it can share with others ([`shared::memory_number`]).
+    memory: u64,
+    pid: u32,
     card: Vec<u8>,
 }
 
@@ -142,16 +148,16 @@ fn meet_within(
     );
     let mut held = universe::Held::default();
     let added = add_members(&mine, &theirs, agreement.rank(), &mut held);
-    // All members of both groups must know the new key before one of them connects.
-    agreement.gather(root, Vec::new())?;
-    let mut ready = Vec::new();
-    if agreement.rank() == root {
-        ready = match talk(Vec::new()) {
-            Ok(_) => vec![0],
-            Err(e) => refusal(&e),
-        };
+    let mut sharing = Sharing::new(&mine, &theirs, agreement.rank(), &held);
+    // All members of both groups must know the new key before one of them connects, and how to
+    // open the memory that they share.
+    let ready = tell_all(agreement, root, talk, &sharing.offer())?;
+    if sharing.is_possible {
+        sharing.open(&ready);
+        // Only those that all have opened it are reached by it.
+        let opened = tell_all(agreement, root, talk, &sharing.result())?;
+        sharing.finish(&opened);
     }
-    accepted(&agreement.broadcast(root, ready)?)?;
     added?;
     Ok(Meeting {
         context: mine.context.min(theirs.context),
@@ -159,6 +165,41 @@ fn meet_within(
         remote: theirs.members.iter().map(|m| m.name).collect(),
         held,
     })
+}
+
+/// What all members of both groups tell: of each side, by rank. Collective over both.
+fn tell_all(
+    agreement: &Agreement<'_>,
+    root: u32,
+    talk: &Talk<'_>,
+    mine: &[u8],
+) -> Result<[Vec<Vec<u8>>; 2]> {
+    let mut own = Vec::new();
+    put_u64(&mut own, u64::from(agreement.rank()));
+    put_framed(&mut own, mine);
+    let gathered = agreement.gather(root, own)?;
+    let mut both = Vec::new();
+    if agreement.rank() == root {
+        match talk(gathered.clone()) {
+            Ok(theirs) => {
+                both.push(0);
+                put_framed(&mut both, &gathered);
+                put_framed(&mut both, &theirs);
+            }
+            Err(e) => both = refusal(&e),
+        }
+    }
+    let both = agreement.broadcast(root, both)?;
+    let mut reader = Reader(accepted(&both)?);
+    let read = |bytes: &[u8]| -> Result<Vec<Vec<u8>>> {
+        let (mut reader, mut all) = (Reader(bytes), Vec::new());
+        while !reader.is_empty() {
+            all.push((reader.u64()?, reader.framed()?.to_vec()));
+        }
+        all.sort_by_key(|(rank, _)| *rank);
+        Ok(all.into_iter().map(|(_, said)| said).collect())
+    };
+    Ok([read(reader.framed()?)?, read(reader.framed()?)?])
 }
 
 /// An error as a message to the members of a group.
@@ -198,6 +239,8 @@ fn member_bytes(rank: u32, outside: bool) -> Vec<u8> {
             put_u64(&mut out, host_number());
             let info = &process().rank_info;
             put_framed(&mut out, info.nodes.host_of(info.rank).as_bytes());
+            put_u64(&mut out, shared::memory_number());
+            put_u64(&mut out, u64::from(std::process::id()));
             put_framed(&mut out, &card);
         }
         Err(e) => out.extend(refusal(&e)),
@@ -255,6 +298,8 @@ impl Side {
                 name: ProcessName::read(&mut member)?,
                 host: member.u64()?,
                 host_name: String::from_utf8_lossy(member.framed()?).into_owned(),
+                memory: member.u64()?,
+                pid: member.u64()? as u32,
                 card: member.framed()?.to_vec(),
             });
         }

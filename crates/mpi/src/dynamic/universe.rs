@@ -221,6 +221,11 @@ pub(crate) fn hold(group: &Group) -> Held {
 }
 
 impl Held {
+    /// Is this process one of them?
+    pub(super) fn has(&self, process: ProcId) -> bool {
+        self.0.contains(&process)
+    }
+
     /// Are there none?
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

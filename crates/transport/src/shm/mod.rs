@@ -67,7 +67,7 @@ use ferry_job::Segment;
 use layout::map;
 use peer::Peer;
 use ring::{RECORD_MAX_BYTES, RECORD_PART_BYTES, SPLIT_MAX_BYTES};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// On nodes with more processes than this, a writer also sets its bit in the reader's bitmap. The
@@ -96,8 +96,13 @@ const AWAITED_FRAGMENT_MAX_BYTES: usize = 64 * 1024;
 /// The transport between the processes of a node.
 pub struct Shm {
     segment: Segment,
-    /// Process numbers of the node's processes, ascending. Their index is the *local index*.
+    /// Process numbers of the node's processes, ascending. Their index is the *local index*. In a
+    /// segment that several jobs share, they are in the order of the segment.
     locals: Vec<ProcId>,
+    /// From process to local index, in a segment that several jobs share.
+    by_process: Option<HashMap<ProcId, usize>>,
+    /// Addresses and lengths of mappings that end with this, in such a segment.
+    mappings: Vec<(usize, usize)>,
     /// This process's local index.
     me: usize,
     /// By local index: the processes' control pages.
@@ -173,6 +178,8 @@ impl Shm {
         Ok(Shm {
             segment,
             locals,
+            by_process: None,
+            mappings: Vec::new(),
             me,
             controls,
             peers,
@@ -187,6 +194,40 @@ impl Shm {
         })
     }
 
+    /// Opens the transport in a segment that several jobs share. `processes`: the process numbers
+    /// in this process of all that use it, in the order of the segment; `me`: its own place there.
+    ///
+    /// Errors: as for [`Shm::open`].
+    pub fn open_shared(
+        segment: Segment,
+        processes: Vec<ProcId>,
+        me: usize,
+        job: u64,
+        cores: u32,
+    ) -> Result<Shm, TransportError> {
+        let by_process = (0..).zip(&processes).map(|(i, &p)| (p, i)).collect();
+        let mut shm = Shm::open(segment, processes, me, job, cores)?;
+        shm.by_process = Some(by_process);
+        let at = shm.controls.as_ptr().expose_provenance();
+        shm.mappings.push((at, size_of_val(shm.controls)));
+        Ok(shm)
+    }
+
+    /// A process of another job does not use the segment any more. Returns whether only processes
+    /// of this job, those below `size`, are left.
+    pub fn remove(&mut self, process: ProcId, size: u32) -> bool {
+        let Some(by_process) = &mut self.by_process else {
+            return false;
+        };
+        if let Some(i) = by_process.remove(&process) {
+            self.readers.retain(|&r| r != i);
+            self.blocked.retain(|&b| b != i);
+            self.peers[i] = None;
+            self.locals[i] = ProcId::MAX;
+        }
+        by_process.keys().all(|&p| p < size)
+    }
+
     /// From now on this process sleeps on the wakeup socket of this name.
     pub fn use_wakeup_socket(&mut self, name: u64) {
         self.controls[self.me]
@@ -197,6 +238,9 @@ impl Shm {
 
     #[inline]
     fn index(&self, peer: ProcId) -> Option<usize> {
+        if let Some(by_process) = &self.by_process {
+            return by_process.get(&peer).copied();
+        }
         // Most jobs live on one node, where the index is the process number.
         if self.locals.get(peer as usize) == Some(&peer) {
             return Some(peer as usize);
@@ -407,6 +451,19 @@ impl Transport for Shm {
     fn wakeup_word(&self) -> Option<&'static AtomicU32> {
         let controls: &'static [Control] = self.controls;
         Some(&controls[self.me].wakeup_word)
+    }
+}
+
+impl Drop for Shm {
+    /// Ends the mappings of a segment that several jobs share. The node's segment stays mapped.
+    fn drop(&mut self) {
+        self.peers.clear();
+        for (at, len) in self.mappings.drain(..) {
+            let at = std::ptr::with_exposed_provenance_mut(at);
+            // SAFETY: mapped by this transport, and nothing refers to it any more: the peers are
+            // gone, and so is what uses the control pages.
+            let _ = unsafe { rustix::mm::munmap(at, len) };
+        }
     }
 }
 

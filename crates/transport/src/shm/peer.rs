@@ -77,12 +77,17 @@ pub(super) fn reassemble(
 
 impl Shm {
     /// Maps the ring from local process `from` to local process `to`.
-    pub(super) fn ring(&self, from: usize, to: usize) -> Result<*mut u8, TransportError> {
+    pub(super) fn ring(&mut self, from: usize, to: usize) -> Result<*mut u8, TransportError> {
         let n = self.locals.len() as u64;
         let at = self.segment.layout.transport_offset
             + n * CONTROL_BYTES as u64
             + (to as u64 * n + from as u64) * STRIDE_BYTES;
-        map(&self.segment, at, MAPPED_BYTES).map_err(|cause| TransportError::Refused {
+        let mapped = map(&self.segment, at, MAPPED_BYTES);
+        if let (Ok(base), true) = (&mapped, self.by_process.is_some()) {
+            let address = base.expose_provenance();
+            self.mappings.push((address, MAPPED_BYTES));
+        }
+        mapped.map_err(|cause| TransportError::Refused {
             attempted: format!(
                 "mapping the ring between processes {} and {}",
                 self.locals[from], self.locals[to]
