@@ -2,6 +2,7 @@
  * [TIMES]` reads it. */
 #include "../c/dyn.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 int main(int argc, char **argv)
@@ -25,12 +26,20 @@ int main(int argc, char **argv)
             FAIL("no name of a port in %s", argv[2]);
         fclose(file);
     }
+    const char *dies = getenv("DIES");
     for (int i = 0; i < times; i++) {
         MPI_Comm inter;
         if (accepts)
             OK(MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
         else
             OK(MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
+        if (dies) {
+            /* The other job dies, and this one waits for it. */
+            int word;
+            if (!strcmp(dies, argv[1]))
+                raise(SIGKILL);
+            MPI_Recv(&word, 1, MPI_INT, 0, 0, inter, MPI_STATUS_IGNORE);
+        }
         use(inter, accepts);
         if (i % 2)
             OK(MPI_Comm_disconnect(&inter));

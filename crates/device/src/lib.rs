@@ -71,8 +71,8 @@ pub use ferry_transport::model::{is_modelled, virtual_time};
 pub use ferry_transport::shm::{Mapping, PeerMemory, SharedMemory, SharedRange, Waker};
 pub use ferry_transport::shm::{READ_MIN_ADAPTIVE, read_min, set_read_min};
 pub use ferry_transport::{
-    Blocks, ForeignProcess, Link, SharedSegment, Offer, ReadError, RemoteError, RemoteMemory, SegmentKey,
-    TransportError,
+    Blocks, ForeignProcess, Link, Offer, ReadError, RemoteError, RemoteMemory, SegmentKey,
+    SharedSegment, TransportError,
 };
 pub use node::counter_board::{CounterBoardGroup, PHASES, SLOT_MAX_BYTES};
 pub use node::flat_board::{FlatBoardGroup, MARK_BITS, POST_MAX_BYTES};

@@ -192,7 +192,10 @@ fn close_port(id: u64) {
     }
     let mut d = device::device();
     for process in d.processes_of(id) {
-        d.remove_foreign(process);
+        // One that has met a group here stays connected.
+        if !universe::is_lifeline(process) {
+            d.remove_foreign(process);
+        }
     }
     d.remove_link(id);
 }
@@ -233,7 +236,10 @@ pub fn accept(
         Some(_) => visit.next(bytes),
     };
     let met = intercomm_by(comm, root, &talk, true);
-    visit.end();
+    match &met {
+        Ok(met) => visit.stay(met),
+        Err(_) => visit.end(),
+    }
     met
 }
 
@@ -299,8 +305,10 @@ fn connect_by(
         call_now.exchange(tag, bytes, limit.as_ref().map_err(|e| e.clone())?)
     };
     let met = intercomm_by(comm, root, &talk, outside);
-    if let Some(call) = call.get() {
-        call.end();
+    match (call.get(), &met) {
+        (Some(call), Ok(met)) => call.stay(met),
+        (Some(call), Err(_)) => call.end(),
+        _ => {}
     }
     met
 }
@@ -399,6 +407,14 @@ impl<'a> Call<'a> {
                 device::last_failure().unwrap_or_else(|| "the port is there".into())
             )),
             None => Err(err!(Port, "the port was closed before a group accepted")),
+        }
+    }
+
+    /// The connection stays, to tell when the other job has died.
+    fn stay(&self, met: &Comm) {
+        match universe::job_of_others(met) {
+            Some(job) => universe::add_lifeline(job, self.process, self.link),
+            None => self.end(),
         }
     }
 
@@ -505,6 +521,15 @@ impl<'a> Visit<'a> {
         };
         let bytes = receive_found(message, envelope.len, from, &what)?;
         Ok((bytes, envelope.source, from))
+    }
+
+    /// The connection stays, to tell when the other job has died.
+    fn stay(&self, met: &Comm) {
+        match (universe::job_of_others(met), self.number.get()) {
+            // No link of this number: that of the port stays.
+            (Some(job), Some(_)) => universe::add_lifeline(job, self.process.get(), 0),
+            _ => self.end(),
+        }
     }
 
     fn end(&self) {

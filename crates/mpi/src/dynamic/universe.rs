@@ -1,13 +1,14 @@
 //! Processes of other jobs: their names, which all processes know them by, and their process
 //! numbers, which are this process's own.
 
+use crate::Comm;
 use crate::comm::agree::{Reader, malformed};
 use crate::device::{self, ContextId, ForeignProcess};
 use crate::process::process;
 use crate::{Group, ProcId, Result, err};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The name of a process, the same for all processes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -53,6 +54,9 @@ struct Universe {
     known: HashMap<ProcId, Known>,
     /// Links, with the number of processes that are known by each.
     links: HashMap<u64, usize>,
+    /// Connections to the roots of other jobs, which tell that the job has died: its number, the
+    /// process, the link.
+    lifelines: Vec<(u64, ProcId, u64)>,
     /// Processes of which no communicator is left. They are forgotten by [`release_unused`].
     unused: Vec<ProcId>,
 }
@@ -188,6 +192,36 @@ pub(super) fn fail_job(d: &mut device::Device, job: u64, why: &str) {
     }
 }
 
+/// The job of the remote group's first process, if it is another one.
+pub(super) fn job_of_others(comm: &Comm) -> Option<u64> {
+    let first = comm.peer(0);
+    is_foreign(first).then(|| name_of(first).job)
+}
+
+/// Keeps the connection to a root of another job. If it breaks, all processes of the job fail: it
+/// has died. Messages to them may go through shared memory, which tells nothing. `link` is the
+/// connection's, and ends with it.
+pub(super) fn add_lifeline(job: u64, process: ProcId, link: u64) {
+    universe().lifelines.push((job, process, link));
+    let look = move |d: &mut device::Device| {
+        if !universe().lifelines.contains(&(job, process, link)) {
+            return true;
+        }
+        let lost = d.is_lost(process);
+        if lost {
+            let why = device::last_failure().unwrap_or_else(|| "it has died".into());
+            fail_job(d, job, &why);
+        }
+        lost
+    };
+    device::device().add_background(Arc::new(Mutex::new(look)));
+}
+
+/// Is it a connection that [`add_lifeline`] keeps?
+pub(super) fn is_lifeline(process: ProcId) -> bool {
+    universe().lifelines.iter().any(|l| l.1 == process)
+}
+
 /// Is a process of this job known?
 pub(super) fn knows_job(job: u64) -> bool {
     universe().by_name.keys().any(|name| name.job == job)
@@ -280,9 +314,23 @@ pub fn release_unused() {
     if processes.is_empty() {
         return;
     }
-    let known = universe().known.len() as u32;
+    let (known, ended) = {
+        let mut universe = universe();
+        let Universe {
+            by_name, lifelines, ..
+        } = &mut *universe;
+        let of_job = |job: u64| by_name.keys().any(|name| name.job == job);
+        let (kept, ended): (Vec<_>, Vec<_>) =
+            lifelines.drain(..).partition(|&(job, ..)| of_job(job));
+        *lifelines = kept;
+        (universe.known.len() as u32, ended)
+    };
     let mut d = device::device();
     d.set_foreign_count(known);
+    for (_, process, link) in ended {
+        d.remove_foreign(process);
+        d.remove_link(link);
+    }
     for process in processes {
         d.remove_foreign(process);
     }
