@@ -15,6 +15,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A program to start.
@@ -38,9 +39,16 @@ pub struct Outcome {
 }
 
 /// Sockets to the launchers of processes that this one has started, by the number of their job.
-static LAUNCHERS: Mutex<Option<HashMap<u64, SpawnSocket>>> = Mutex::new(None);
+static LAUNCHERS: Mutex<Option<HashMap<u64, Launcher>>> = Mutex::new(None);
 
-fn launchers() -> MutexGuard<'static, Option<HashMap<u64, SpawnSocket>>> {
+/// The launcher of a job that this process has started.
+struct Launcher {
+    socket: SpawnSocket,
+    /// It is not watched any more.
+    released: Arc<AtomicBool>,
+}
+
+fn launchers() -> MutexGuard<'static, Option<HashMap<u64, Launcher>>> {
     LAUNCHERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -115,19 +123,27 @@ pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Out
 /// Watches the launcher of a job: if the job dies while processes of it are connected to this one,
 /// operations with them fail.
 fn watch_job(job: u64, socket: SpawnSocket) {
-    launchers().get_or_insert_default().insert(job, socket);
+    let released = Arc::new(AtomicBool::new(false));
+    let launcher = Launcher {
+        socket,
+        released: released.clone(),
+    };
+    launchers().get_or_insert_default().insert(job, launcher);
     let look = move |d: &mut Device| {
+        if released.load(Ordering::Relaxed) {
+            return true;
+        }
         if !d.watched_is_ready() {
             return false;
         }
         let mut launchers = launchers();
-        let Some(socket) = launchers.as_mut().and_then(|all| all.get_mut(&job)) else {
+        let Some(launcher) = launchers.as_mut().and_then(|all| all.get_mut(&job)) else {
             return true;
         };
-        let SpawnNews::Failed(why) = socket.news() else {
+        let SpawnNews::Failed(why) = launcher.socket.news() else {
             return false;
         };
-        d.unwatch(socket.as_fd());
+        d.unwatch(launcher.socket.as_fd());
         if let Some(all) = launchers.as_mut() {
             all.remove(&job);
         }
@@ -287,7 +303,8 @@ pub(super) fn release_independent() {
         let jobs: Vec<u64> = jobs.filter(|&job| !universe::knows_job(job)).collect();
         independent.extend(jobs.iter().filter_map(|job| launchers.remove(job)));
     }
-    for socket in independent {
+    for Launcher { socket, released } in independent {
+        released.store(true, Ordering::Relaxed);
         device::device().unwatch(socket.as_fd());
         socket.release();
     }
@@ -295,8 +312,9 @@ pub(super) fn release_independent() {
 
 /// Lets all jobs go on that this process has started. Called when MPI is finalised.
 pub(crate) fn release_all() {
-    for (_, socket) in launchers().take().unwrap_or_default() {
-        socket.release();
+    for (_, launcher) in launchers().take().unwrap_or_default() {
+        launcher.released.store(true, Ordering::Relaxed);
+        launcher.socket.release();
     }
 }
 

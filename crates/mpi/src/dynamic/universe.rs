@@ -54,11 +54,21 @@ struct Universe {
     known: HashMap<ProcId, Known>,
     /// Links, with the number of processes that are known by each.
     links: HashMap<u64, usize>,
-    /// Connections to the roots of other jobs, which tell that the job has died: its number, the
-    /// process, the link.
-    lifelines: Vec<(u64, ProcId, u64)>,
+    /// Connections to the roots of other jobs, which tell that the job has died.
+    lifelines: Vec<Lifeline>,
     /// Processes of which no communicator is left. They are forgotten by [`release_unused`].
     unused: Vec<ProcId>,
+}
+
+/// A connection that tells when a job has died.
+struct Lifeline {
+    job: u64,
+    /// The process at its other end, which is in no group.
+    process: ProcId,
+    /// The link by which it was made.
+    link: u64,
+    /// It is not watched any more.
+    released: Arc<AtomicBool>,
 }
 
 static UNIVERSE: OnceLock<Mutex<Universe>> = OnceLock::new();
@@ -202,9 +212,15 @@ pub(super) fn job_of_others(comm: &Comm) -> Option<u64> {
 /// has died. Messages to them may go through shared memory, which tells nothing. `link` is the
 /// connection's, and ends with it.
 pub(super) fn add_lifeline(job: u64, process: ProcId, link: u64) {
-    universe().lifelines.push((job, process, link));
+    let released = Arc::new(AtomicBool::new(false));
+    universe().lifelines.push(Lifeline {
+        job,
+        process,
+        link,
+        released: released.clone(),
+    });
     let look = move |d: &mut device::Device| {
-        if !universe().lifelines.contains(&(job, process, link)) {
+        if released.load(Ordering::Relaxed) {
             return true;
         }
         let lost = d.is_lost(process);
@@ -219,7 +235,7 @@ pub(super) fn add_lifeline(job: u64, process: ProcId, link: u64) {
 
 /// Is it a connection that [`add_lifeline`] keeps?
 pub(super) fn is_lifeline(process: ProcId) -> bool {
-    universe().lifelines.iter().any(|l| l.1 == process)
+    universe().lifelines.iter().any(|l| l.process == process)
 }
 
 /// Is a process of this job known?
@@ -320,16 +336,16 @@ pub fn release_unused() {
             by_name, lifelines, ..
         } = &mut *universe;
         let of_job = |job: u64| by_name.keys().any(|name| name.job == job);
-        let (kept, ended): (Vec<_>, Vec<_>) =
-            lifelines.drain(..).partition(|&(job, ..)| of_job(job));
+        let (kept, ended): (Vec<_>, Vec<_>) = lifelines.drain(..).partition(|l| of_job(l.job));
         *lifelines = kept;
         (universe.known.len() as u32, ended)
     };
     let mut d = device::device();
     d.set_foreign_count(known);
-    for (_, process, link) in ended {
-        d.remove_foreign(process);
-        d.remove_link(link);
+    for lifeline in ended {
+        lifeline.released.store(true, Ordering::Relaxed);
+        d.remove_foreign(lifeline.process);
+        d.remove_link(lifeline.link);
     }
     for process in processes {
         d.remove_foreign(process);
