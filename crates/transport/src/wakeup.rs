@@ -112,8 +112,8 @@ impl Wakeup {
         }
     }
 
-    /// From now on other processes of the node can wake it by `wake_socket` of this name, too. For a
-    /// process that sleeps on descriptors, and had no wakeup socket.
+    /// From now on other processes of the node can wake it by `wake_socket` of this name, too. For
+    /// a process that sleeps on descriptors, and had no wakeup socket.
     ///
     /// Errors: the limit on open files is reached.
     pub fn add_socket(&self, name: u64) -> Result<(), TransportError> {
