@@ -153,6 +153,24 @@ static void deleting(void)
     CLASS(MPI_File_open(MPI_COMM_SELF, "/", MPI_MODE_RDWR, MPI_INFO_NULL, &fh), MPI_ERR_BAD_FILE);
 }
 
+/* Each rank clears the file away before it opens it: nobody creates it before all have come. */
+static void cleared_away(void)
+{
+    const char *name = file_name();
+    for (int turn = 0; turn < 50; turn++) {
+        MPI_File fh = MPI_FILE_NULL;
+        int code = MPI_File_delete(name, MPI_INFO_NULL), class = MPI_SUCCESS;
+        OK(MPI_Error_class(code, &class));
+        CHECK(class == MPI_SUCCESS || class == MPI_ERR_NO_SUCH_FILE, "class %d", class);
+        fh = file_create(name);
+        SAME(file_length(name), 0);
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+        OK(MPI_File_set_size(fh, 5));
+        OK(MPI_File_close(&fh));
+    }
+    file_remove(name);
+}
+
 /* Files of some ranks, and one for each. */
 static void groups(void)
 {
@@ -283,6 +301,7 @@ int main(int argc, char **argv)
     different();
     sizes();
     deleting();
+    cleared_away();
     groups();
     hints();
     many();

@@ -1,7 +1,7 @@
 //! Opening, closing and deleting files (MPI 5.0 §14.2.1 to §14.2.3).
 //!
 //! ```text
-//! 1. rank 0 opens the file, creating it if asked, and tells how that went
+//! 1. when all ranks have come, rank 0 opens the file, creating it if asked, and tells how that went
 //! 2. the other ranks open it, without creating it
 //! 3. all ranks learn whether all have succeeded
 //! ```
@@ -107,7 +107,6 @@ struct First {
     context: crate::device::ContextId,
     shared: Announced,
     bytes: u64,
-    amode: i32,
     stored: Option<Arc<dyn StoredFile>>,
 }
 
@@ -120,9 +119,18 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Step 1 on rank 0.
-    fn open_first(&self) -> Result<(Arc<dyn StoredFile>, u64)> {
+    /// Step 1 on rank 0. `amodes`: those of all ranks.
+    fn open_first(&self, amodes: &[u8]) -> Result<(Arc<dyn StoredFile>, u64)> {
         self.mode.check()?;
+        let own = (self.mode.amode as u64).to_le_bytes();
+        if let Some(rank) = amodes.chunks_exact(8).position(|amode| amode != own) {
+            return Err(err!(
+                NotSame,
+                "amode is {}, but rank {rank} has passed another: it has to be the same on all \
+                 ranks",
+                self.mode.amode
+            ));
+        }
         let stored = PosixStore.open(self.path, &self.mode.of_store(true, self.permissions))?;
         let bytes = if self.mode.append {
             transfer::len(&*stored)?
@@ -135,15 +143,17 @@ impl Opening<'_> {
     /// Step 1.
     fn begin(&self) -> Result<First> {
         let agreement = Agreement::of_all(self.comm)?;
+        let amode = (self.mode.amode as u64).to_le_bytes().to_vec();
+        // What the program has done to the file before, on any rank, has been done.
+        let amodes = agreement.gather(0, amode)?;
         let mut told = Vec::new();
         let mut own = None;
         if agreement.rank() == 0 {
-            match self.open_first() {
+            match self.open_first(&amodes) {
                 Ok((stored, bytes)) => {
                     put_u64(&mut told, 1);
                     put_u64(&mut told, process().new_context().0);
                     put_u64(&mut told, bytes);
-                    put_u64(&mut told, self.mode.amode as u64);
                     SharedPointer::announce(self.comm).put(&mut told);
                     own = Some(Ok(stored));
                 }
@@ -162,25 +172,16 @@ impl Opening<'_> {
         }
         let context = reader.context()?;
         let bytes = reader.u64()?;
-        let amode = reader.u64()? as i32;
         Ok(First {
             context,
             bytes,
-            amode,
             shared: Announced::read(&mut reader)?,
             stored,
         })
     }
 
     /// Step 2: opens the file on a rank that has not.
-    fn open_again(&self, amode_differs: bool) -> Result<Arc<dyn StoredFile>> {
-        if amode_differs {
-            return Err(err!(
-                NotSame,
-                "amode is {}, but rank 0 has passed another: it has to be the same on all ranks",
-                self.mode.amode
-            ));
-        }
+    fn open_again(&self) -> Result<Arc<dyn StoredFile>> {
         Ok(PosixStore.open(self.path, &self.mode.of_store(false, self.permissions))?)
     }
 }
@@ -210,7 +211,7 @@ impl File {
         let mine = hints.and_then(|hints| {
             let stored = match first.stored {
                 Some(stored) => stored,
-                None => opening.open_again(first.amode != mode.amode)?,
+                None => opening.open_again()?,
             };
             Ok((hints, stored))
         });
