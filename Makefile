@@ -6,10 +6,10 @@ ONLY ?=
 .DEFAULT_GOAL := build
 
 .PHONY: help build demo test bench bench-overlap bench-tipc papers docs install uninstall fuzz
-.PHONY: rapidio-soak clean
+.PHONY: rapidio-soak hdf5 clean
 
 help: ## print this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | \
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | \
 	    awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
 
 build: ## build the library and the commands (release)
@@ -50,6 +50,9 @@ rapidio-soak: ## send 100 million segments through RapidIO cards that refuse som
 
 fuzz: ## feed mutated bytes to every parser, FERRY_FUZZ_SECONDS=60 each
 	@scripts/fuzz
+
+hdf5: ## run parallel HDF5's own tests over Ferry; builds it first, ten minutes
+	@scripts/hdf5
 
 clean: ## remove all that cargo has built
 	@cargo clean

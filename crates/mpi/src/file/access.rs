@@ -6,7 +6,7 @@ use crate::pt2pt::{Buffer, PersistentBuffer};
 use crate::request::Outcome;
 use crate::{Error, Result, err};
 use ferry_io::store::{RangeLock, StoredFile};
-use ferry_io::transfer::{self, Access};
+use ferry_io::transfer::{self, Access, Choice};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -245,10 +245,13 @@ impl Transfer {
             Direction::Write => {
                 // SAFETY: the caller's promise.
                 let buf = unsafe { std::slice::from_raw_parts(at, len as usize) };
-                let sieves = transfer::write_sieves(stored, view, position, len, access);
-                let unlocked = self.write_gate.begin(sieves);
+                // Under a lock, the gate has been passed before.
+                let unlocked = (!access.locked).then(|| {
+                    let sieves = transfer::write_sieves(stored, view, position, len, access);
+                    self.write_gate.begin(sieves)
+                });
                 let access = Access {
-                    lock_writes: access.lock_writes || unlocked.is_none(),
+                    lock_writes: access.lock_writes || matches!(unlocked, Some(None)),
                     ..*access
                 };
                 transfer::write(stored, view, position, buf, &access)
@@ -265,6 +268,11 @@ impl Transfer {
         }
         let span = self.view.layout.span(self.position, self.bytes);
         let exclusive = self.direction == Direction::Write;
+        let sieves = self.access.sieve_writes != Choice::Never;
+        if exclusive && sieves && !self.view.layout.is_contiguous() {
+            // Before the lock: this waits for writes, which may wait for the lock.
+            drop(self.write_gate.begin(true));
+        }
         let lock = transfer::lock(&*self.stored, span, exclusive)?;
         let access = Access {
             locked: true,

@@ -1,7 +1,7 @@
 //! Opening, closing and deleting files (MPI 5.0 §14.2.1 to §14.2.3).
 //!
 //! ```text
-//! 1. when all ranks have come, rank 0 opens the file, creating it if asked, and tells how that went
+//! 1. when all ranks have come, rank 0 opens the file, creating it if asked, and tells how it went
 //! 2. the other ranks open it, without creating it
 //! 3. all ranks learn whether all have succeeded
 //! ```
