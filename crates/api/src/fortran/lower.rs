@@ -125,8 +125,10 @@ fn handle(procedure: &Procedure, a: &Argument, c: &str, l: &mut Lowered) {
             l.before.push(format!("{c} {local} = {word}_in(*{name});"));
             l.pass = format!("&{local}");
             if procedure.function.name != "Cancel" {
+                // A freed request's operation may go on, and with it the copy of a section.
+                let goes_on = procedure.function.name == "Request_free";
                 let out = match word.as_str() {
-                    "request" => format!("request_changed({name}, {local});"),
+                    "request" if !goes_on => format!("request_changed({name}, {local});"),
                     _ => format!("*{name} = {word}_out({local});"),
                 };
                 l.after.push(out);
