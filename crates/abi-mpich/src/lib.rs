@@ -147,6 +147,8 @@ impl Abi for Mpich {
         match table::CLASS_PAIRS.iter().find(|pair| pair.0 == class) {
             Some((_, tool)) if *tool >= TOOL => *tool,
             Some((_, class)) => class + STANDARD_STRIDE * text,
+            // A number between the classes.
+            None if text == 0 && class > 0 => constants::MPI_ERR_UNKNOWN,
             None => -1,
         }
     }

@@ -143,6 +143,8 @@ impl Abi for OpenMpi {
                 }
                 _ => *class,
             },
+            // A number between the classes.
+            None if code > 0 => constants::MPI_ERR_UNKNOWN,
             None => -1,
         }
     }

@@ -33,7 +33,7 @@ use crate::options::Binding;
 use crate::protocol::Program;
 use crate::signals::{self, Signals};
 pub use environment::program_of;
-use environment::{LIBRARY_PATH, library_folder, put_first};
+use environment::{LIBRARY_PATH, choose_mpi4py, library_folder, preload, put_first};
 pub use orphans::{KILL_DELAY, REAP_TIMEOUT, kill_orphans};
 pub use parent_death::ParentDeathWatcher;
 use spawn::{ChildStack, RANK_SOCKET, SpawnSpec};
@@ -298,6 +298,7 @@ impl PreparedProgram {
             && !program.own_library_path
         {
             put_first(&mut environment, library);
+            choose_mpi4py(&mut environment, library);
         }
         let path = environment
             .iter()
@@ -314,7 +315,18 @@ impl PreparedProgram {
             .find(|(name, _)| name == LIBRARY_PATH)
             .map(|(_, value)| value.as_os_str());
         let folder = wdir.clone().unwrap_or_default();
-        let other_mpi = other_mpi::of_program(&folder.join(&path), library_path);
+        let mut other_mpi = other_mpi::of_program(&folder.join(&path), library_path);
+        let stand_in = other_mpi
+            .as_ref()
+            .zip(library)
+            .and_then(|(other, library)| {
+                let chosen = program.own_library_path || program.allow_other_mpi;
+                let file = PathBuf::from(library).join(&other.library);
+                (!chosen && file.exists()).then_some(file)
+            });
+        if stand_in.is_some() {
+            other_mpi = None;
+        }
         if let Some(other) = &other_mpi
             && !program.allow_other_mpi
         {
@@ -328,6 +340,9 @@ impl PreparedProgram {
             Some(other) => Some(other.described(&name.to_string_lossy())),
             None => other_mpi::of_arguments(arguments, &folder, library_path),
         };
+        if let Some(stand_in) = stand_in {
+            preload(&mut environment, stand_in.as_os_str());
+        }
         let text = |s: OsString| {
             CString::new(s.into_vec())
                 .map_err(|_| StartError::new("an argument or variable holds a zero byte"))

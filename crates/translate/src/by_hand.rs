@@ -17,6 +17,18 @@ use std::mem::transmute;
 use std::ptr::null;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+/// The version of the standard ABI that a program has. This one has another ABI: -1 (MPI 5.0
+/// chapter 21). mpi4py asks for it.
+pub unsafe fn abi_get_version<A: Abi>(major: *mut i32, minor: *mut i32) -> i32 {
+    for place in [major, minor] {
+        if !place.is_null() {
+            // SAFETY: the program's place for an int.
+            unsafe { *place = -1 };
+        }
+    }
+    0
+}
+
 /// Stores the handle that a call has made.
 unsafe fn store<A: Abi, K: kind::Kind>(to: *mut A::Handle, handle: u64) {
     if handle != 0 {

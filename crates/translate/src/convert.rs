@@ -16,10 +16,9 @@ pub fn value_out(pairs: Pairs, value: i32) -> i32 {
     found.map_or(value, |pair| pair.0)
 }
 
-/// Bits of the ABI as those of the standard one. Bits that the ABI does not define become one that
-/// no constant of the standard ABI has, so that the call finds them.
+/// Bits of the ABI as those of the standard one. Bits that the ABI does not define stay as they are:
+/// the standard ABI does not define them either, as both use the same range.
 pub fn bits_in(pairs: Pairs, bits: i32) -> i32 {
-    const UNDEFINED_BIT: i32 = 1 << 30;
     let mut standard = 0;
     let mut rest = bits;
     for (own, of_standard) in pairs {
@@ -28,11 +27,7 @@ pub fn bits_in(pairs: Pairs, bits: i32) -> i32 {
             rest &= !own;
         }
     }
-    if rest == 0 {
-        standard
-    } else {
-        standard | UNDEFINED_BIT
-    }
+    standard | rest
 }
 
 /// Bits of the standard ABI as the ABI's.
@@ -60,8 +55,8 @@ fn special_rank<A: Abi>(rank: i32) -> i32 {
         _ if rank == A::PROC_NULL => constants::MPI_PROC_NULL,
         _ if rank == A::ANY_SOURCE => constants::MPI_ANY_SOURCE,
         _ if rank == A::ROOT => constants::MPI_ROOT,
-        constants::MPI_UNDEFINED => rank,
-        _ => NO_RANK,
+        constants::MPI_ANY_SOURCE | constants::MPI_PROC_NULL | constants::MPI_ROOT => NO_RANK,
+        _ => rank,
     }
 }
 
@@ -82,7 +77,8 @@ pub fn tag_in<A: Abi>(tag: i32) -> i32 {
     match tag {
         _ if tag >= 0 => tag,
         _ if tag == A::ANY_TAG => constants::MPI_ANY_TAG,
-        _ => NO_RANK,
+        constants::MPI_ANY_TAG => NO_RANK,
+        _ => tag,
     }
 }
 

@@ -8,6 +8,7 @@ use std::fmt::Write;
 /// Functions whose conversion is written by hand: they take functions of the program, or arrays
 /// whose meaning depends on other values.
 const BY_HAND: &[&str] = &[
+    "Abi_get_version",
     "Attr_get",
     "Comm_create_errhandler",
     "Comm_create_keyval",

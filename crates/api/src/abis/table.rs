@@ -96,9 +96,15 @@ pub fn rust_table(abi: Abi) -> String {
     let mut out = format!("// Made from crates/api/abis for {}.\n\n", abi.soname());
     for (name, title) in PAIRS {
         let group = group(title);
+        let invalid = match *name {
+            "WIN_KEYS" => Some(("MPI_KEYVAL_INVALID", 0)),
+            _ => None,
+        };
         let pairs: Vec<String> = group
             .constants
             .iter()
+            .copied()
+            .chain(invalid)
             .filter_map(|(n, standard)| Some(format!("({}, {standard})", table.value(n)?)))
             .collect();
         let _ = writeln!(

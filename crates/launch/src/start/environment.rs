@@ -27,6 +27,37 @@ pub(super) fn put_first(environment: &mut Vec<(OsString, OsString)>, library: &O
     }
 }
 
+/// Puts a library before all others that a program loads (ld.so(8)).
+pub(super) fn preload(environment: &mut Vec<(OsString, OsString)>, library: &OsStr) {
+    match environment
+        .iter_mut()
+        .find(|(name, _)| name == "LD_PRELOAD")
+    {
+        Some((_, value)) if !value.is_empty() => {
+            value.push(":");
+            value.push(library);
+        }
+        Some((_, value)) => *value = library.to_owned(),
+        None => environment.push(("LD_PRELOAD".into(), library.to_owned())),
+    }
+}
+
+/// The variable by which users of mpi4py's wheels choose one of the ABIs that these have. Without
+/// it mpi4py takes the first MPI library that it finds, in Python's own folder at first, and loads
+/// that, wherever LD_LIBRARY_PATH leads (mpi4py, "MPI ABI").
+const MPI4PY_ABI: &str = "MPI4PY_MPIABI";
+
+/// Has mpi4py use MPICH's ABI, and so Ferry's library of it, unless the user has chosen.
+pub(super) fn choose_mpi4py(environment: &mut Vec<(OsString, OsString)>, library: &OsStr) {
+    let chosen = [MPI4PY_ABI, "MPI4PY_LIBMPI"];
+    let is_chosen = environment
+        .iter()
+        .any(|(name, _)| chosen.iter().any(|c| name == c));
+    if !is_chosen && PathBuf::from(library).join("libmpi.so.12").exists() {
+        environment.push((MPI4PY_ABI.into(), "mpich".into()));
+    }
+}
+
 /// Puts together what agents or this host start a program from. `remote`: for another host, where
 /// variables that describe this one are left out.
 pub fn program_of(app: &AppContext, remote: bool) -> Program {
@@ -98,9 +129,9 @@ fn environment(app: &AppContext) -> Vec<(OsString, OsString)> {
 
 pub(super) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
-/// The folder of the installation that holds libmpi_abi.so.1 and nothing else. First in
-/// LD_LIBRARY_PATH, it makes programs run on this library that were built for the standard ABI with
-/// another MPI's compiler wrapper.
+/// The folder of the installation that holds Ferry's libraries under the names that programs of the
+/// standard ABI, MPICH and Open MPI ask for. First in LD_LIBRARY_PATH, it makes programs run on
+/// Ferry that were built with another MPI's compiler wrapper.
 pub(super) fn library_folder() -> Option<OsString> {
     let folder: PathBuf = env::current_exe()
         .ok()?

@@ -4,6 +4,10 @@
 //! with 0, and several write the same files. A program of the standard ABI needs `libmpi_abi.so`;
 //! those of MPICH and its kin need `libmpi.so.12` or `libmpich.so.12`, those of Open MPI
 //! `libmpi.so.40`. All that a program needs is looked at, also through its libraries.
+//!
+//! An installed mpiexec puts Ferry's libraries of these names first in LD_LIBRARY_PATH. They need
+//! `libmpi_abi.so`, so the program is then none of another MPI. A DT_RPATH comes before
+//! LD_LIBRARY_PATH; Ferry's library is then put before all others by LD_PRELOAD.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -107,10 +111,10 @@ fn loaded_by_tree(pid: i32, generations: usize) -> Option<String> {
 /// The other MPI that a program needs; none if it needs the standard ABI's library as well, or if
 /// it is a script. `library_path` is the LD_LIBRARY_PATH with which it will run.
 pub fn of_program(program: &Path, library_path: Option<&OsStr>) -> Option<OtherMpi> {
-    let mut folders = library_path.map(split_path).unwrap_or_default();
     let own = needs(program)?;
-    // A DT_RPATH of the program holds for its libraries, too.
-    folders.extend(own.folders.iter().cloned());
+    // A DT_RPATH of the program holds for its libraries, too, and comes before LD_LIBRARY_PATH.
+    let mut folders = own.rpath.clone();
+    folders.extend(library_path.map(split_path).unwrap_or_default());
     let mut system = None;
     let mut known: HashSet<String> = HashSet::new();
     let mut todo: VecDeque<(Option<String>, Needs)> = VecDeque::from([(None, own)]);
@@ -131,7 +135,8 @@ pub fn of_program(program: &Path, library_path: Option<&OsStr>) -> Option<OtherM
                 });
             }
             let system = system.get_or_insert_with(system_folders);
-            let search_path = needs.folders.iter().chain(&folders).chain(&*system);
+            let search_path = needs.rpath.iter().chain(&folders);
+            let search_path = search_path.chain(&needs.runpath).chain(&*system);
             let library = search_path
                 .map(|folder| folder.join(&name))
                 .find_map(|f| self::needs(&f));
@@ -155,8 +160,10 @@ pub fn is_other_mpi(name: &str) -> bool {
 struct Needs {
     /// Names of libraries (DT_NEEDED).
     libraries: Vec<String>,
-    /// Folders in which to look for them (DT_RPATH, DT_RUNPATH).
-    folders: Vec<PathBuf>,
+    /// Folders in which to look for them before LD_LIBRARY_PATH (DT_RPATH without DT_RUNPATH).
+    rpath: Vec<PathBuf>,
+    /// Folders in which to look for them after LD_LIBRARY_PATH (DT_RUNPATH).
+    runpath: Vec<PathBuf>,
 }
 
 /// What a file needs; nothing if it is no ELF file of this kind of machine.
@@ -173,7 +180,8 @@ fn needs(path: &Path) -> Option<Needs> {
     let dynamic = sections.dynamic_table(endian, &data).ok()?;
     let mut needs = Needs {
         libraries: Vec::new(),
-        folders: Vec::new(),
+        rpath: Vec::new(),
+        runpath: Vec::new(),
     };
     let origin = fs::canonicalize(path).ok()?;
     let origin = origin.parent()?.as_os_str();
@@ -186,10 +194,18 @@ fn needs(path: &Path) -> Option<Needs> {
             elf::DT_RPATH | elf::DT_RUNPATH => {
                 let text = dynamic.string(entry).ok()?;
                 let path = with_origin(text, origin);
-                needs.folders.extend(split_path(&path));
+                let folders = match entry.tag {
+                    elf::DT_RPATH => &mut needs.rpath,
+                    _ => &mut needs.runpath,
+                };
+                folders.extend(split_path(&path));
             }
             _ => {}
         }
+    }
+    // The dynamic linker ignores DT_RPATH where there is DT_RUNPATH (ld.so(8)).
+    if !needs.runpath.is_empty() {
+        needs.rpath.clear();
     }
     Some(needs)
 }
