@@ -57,7 +57,7 @@ def programs(*suites, only=None):
 def steps():
     """(name, command, extra environment, limit in seconds)"""
     clippy = ["cargo", "clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"]
-    packages = ["ferry-abi", "ferry-cli", "ferry-mx"]
+    packages = ["ferry-abi", "ferry-abi-mpich", "ferry-abi-openmpi", "ferry-cli", "ferry-mx"]
     release = ["cargo", "build", "-q", "--release", *(f"-p{name}" for name in packages)]
     install = [str(TARGET / "release" / "ferry"), "install", "--prefix", str(PREFIX)]
     docs = ["cargo", "doc", "-q", "--no-deps", "--workspace", "--document-private-items"]

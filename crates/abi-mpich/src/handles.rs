@@ -6,11 +6,9 @@ use ferry_translate::extras::of_standard_int;
 
 /// Handles of objects are not below this. MPICH's predefined ones are.
 const OBJECTS: u32 = 0xc000_0000;
-/// Bits of the index.
-const INDEX_BITS: u32 = 26;
-/// Bits of the generation.
-const GENERATION_MASK: u32 = (1 << (30 - INDEX_BITS)) - 1;
-const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
+/// Bits of the index. The standard ABI's generation has no room: as with MPICH, a handle that has
+/// been freed is found, unless a new object has got its number.
+const INDEX_MASK: u32 = !OBJECTS;
 
 /// The predefined handles of a kind, with those of the standard ABI.
 const fn predefined<K: Kind>() -> &'static [(u32, u64)] {
@@ -91,22 +89,16 @@ pub fn standard<K: Kind>(handle: u32) -> u64 {
 fn of_object<K: Kind>(handle: u32) -> u64 {
     let index = handle & INDEX_MASK;
     // SAFETY: asks a table of the standard library.
-    let standard = unsafe { of_standard_int::<K>((index + PREDEFINED as u32) as i32) };
-    let generation = (standard >> 32) as u32 & GENERATION_MASK;
-    if generation == handle >> INDEX_BITS & GENERATION_MASK {
-        standard
-    } else {
-        INVALID
-    }
+    unsafe { of_standard_int::<K>((index + PREDEFINED as u32) as i32) }
 }
 
 /// The handle of one of the standard ABI.
 #[inline(always)]
 pub fn of_standard<K: Kind>(handle: u64) -> u32 {
     if handle >= PREDEFINED {
-        let (generation, index) = ((handle >> 32) as u32 & GENERATION_MASK, handle as u32);
+        let index = handle as u32;
         assert!(index <= INDEX_MASK, "more objects of one kind than handles");
-        return OBJECTS | generation << INDEX_BITS | index;
+        return OBJECTS | index;
     }
     if K::INDEX == DATATYPE {
         let at = (handle as usize).wrapping_sub(FIRST_DATATYPE);

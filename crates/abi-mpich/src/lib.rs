@@ -1,9 +1,9 @@
 //! `libmpi.so.12`: MPICH's ABI over the standard one, for programs that were linked with MPICH,
 //! Intel MPI, MVAPICH or Cray MPICH.
 //!
-//! A handle is an int. That of an object has its two upper bits set, then four bits of the standard
-//! ABI's generation and 26 bits of its index, so a stale handle is found in most cases. A status
-//! has 20 bytes. An error code is its class and 128 times the number of its text.
+//! A handle is an int. That of an object has its two upper bits set, and the index of the standard
+//! ABI's handle below. A status has 20 bytes. An error code is its class and 128 times the number
+//! of its text.
 
 mod handles;
 mod objects;
@@ -140,7 +140,7 @@ impl Abi for Mpich {
     }
 
     fn code_in(code: i32) -> i32 {
-        if code > table::ERR_LASTCODE {
+        if code >= table::ERR_LASTCODE {
             return code - table::ERR_LASTCODE + constants::MPI_ERR_LASTCODE;
         }
         let (class, text) = (code % CLASS_STRIDE, code / CLASS_STRIDE);
@@ -190,7 +190,7 @@ impl Abi for Mpich {
 
 #[cold]
 fn code_out(code: i32) -> i32 {
-    if code > constants::MPI_ERR_LASTCODE {
+    if code >= constants::MPI_ERR_LASTCODE {
         return code - constants::MPI_ERR_LASTCODE + table::ERR_LASTCODE;
     }
     let tool = usize::try_from(code - TOOL).ok();

@@ -133,7 +133,7 @@ impl Abi for OpenMpi {
     }
 
     fn code_in(code: i32) -> i32 {
-        if code > table::ERR_LASTCODE {
+        if code >= table::ERR_LASTCODE {
             return code - table::ERR_LASTCODE + constants::MPI_ERR_LASTCODE;
         }
         match table::CLASS_PAIRS.iter().find(|pair| pair.0 == code) {
@@ -185,7 +185,7 @@ impl Abi for OpenMpi {
 
 #[cold]
 fn code_out(code: i32) -> i32 {
-    if code > constants::MPI_ERR_LASTCODE {
+    if code >= constants::MPI_ERR_LASTCODE {
         return code - constants::MPI_ERR_LASTCODE + table::ERR_LASTCODE;
     }
     let tool = usize::try_from(code - TOOL).ok();
