@@ -443,11 +443,14 @@ fn python(found: &Mpi4py) -> Finding {
     let Mpi4py {
         python,
         version,
-        runs,
+        libraries,
     } = found;
-    if *runs {
-        let found = format!("mpi4py {version} of {python} is built for the standard ABI");
-        return plain("Python", found);
+    if let Some(first) = libraries.first() {
+        let how = match first.starts_with("libmpi_abi") {
+            true => "is built for the standard ABI".to_string(),
+            false => format!("runs under mpiexec on Ferry's {}", libraries.join(" or ")),
+        };
+        return plain("Python", format!("mpi4py {version} of {python} {how}"));
     }
     Finding {
         topic: "Python",
@@ -486,10 +489,10 @@ mod tests {
         let mut found = Mpi4py {
             python: "/usr/bin/python3".into(),
             version: "4.1.2".into(),
-            runs: true,
+            libraries: vec!["libmpi.so.12".into()],
         };
         assert!(python(&found).change.is_none());
-        found.runs = false;
+        found.libraries.clear();
         let change = python(&found).change.unwrap();
         assert!(change.contains("MPICC=mpicc") && change.contains("--no-binary mpi4py"));
     }

@@ -1,7 +1,7 @@
 //! The mpi4py of the Python in PATH: can it run on Ferry?
 //!
 //! mpi4py's wheels are built for the ABIs of MPICH and Open MPI, and choose one when they are
-//! imported. One that knows neither ends in an ImportError that names no cause.
+//! imported. Under an installed mpiexec they get Ferry's library of MPICH's ABI.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,15 +21,16 @@ if found and found.submodule_search_locations:
 /// Python is given this long to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a program of MPI has to be linked with to run on Ferry.
-const LIBRARY: &[u8] = b"libmpi_abi.so";
+/// What an extension module is linked with that runs on Ferry: the standard ABI's library, or one
+/// of another ABI that an installation has.
+const LIBRARIES: [&str; 3] = ["libmpi_abi.so", "libmpi.so.12", "libmpi.so.40"];
 
 /// A Python with mpi4py.
 pub struct Mpi4py {
     pub python: String,
     pub version: String,
-    /// One of its extension modules is built for the standard ABI.
-    pub runs: bool,
+    /// The libraries of MPI that its extension modules are linked with and that Ferry has.
+    pub libraries: Vec<String>,
 }
 
 /// The mpi4py of `python3` in PATH, if there is one.
@@ -40,7 +41,7 @@ pub fn find() -> Option<Mpi4py> {
     Some(Mpi4py {
         python: python.into(),
         version: version.into(),
-        runs: runs(Path::new(folder)),
+        libraries: libraries(Path::new(folder)),
     })
 }
 
@@ -70,16 +71,24 @@ fn ask(python: &str) -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-/// Whether one of the extension modules in mpi4py's folder needs the standard ABI's library.
-fn runs(folder: &Path) -> bool {
+/// The libraries of MPI that Ferry has and that the extension modules in mpi4py's folder need.
+fn libraries(folder: &Path) -> Vec<String> {
     let modules = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let modules = modules.map(|entry| entry.path()).filter(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("MPI") && name.ends_with(".so")
     });
-    modules.into_iter().any(|module: PathBuf| {
-        std::fs::read(module).is_ok_and(|bytes| bytes.windows(LIBRARY.len()).any(|w| w == LIBRARY))
-    })
+    let modules: Vec<Vec<u8>> = modules
+        .filter_map(|module: PathBuf| std::fs::read(module).ok())
+        .collect();
+    let holds = |name: &str| {
+        let wanted = name.as_bytes();
+        modules
+            .iter()
+            .any(|bytes| bytes.windows(wanted.len()).any(|w| w == wanted))
+    };
+    let found = LIBRARIES.iter().filter(|name| holds(name));
+    found.map(|name| (*name).to_string()).collect()
 }
 
 #[cfg(test)]
@@ -87,17 +96,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_of_the_standard_abi_is_told_from_others() {
+    fn the_libraries_of_extension_modules_are_found() {
         let folder = std::env::temp_dir().join(format!("ferry-mpi4py-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let module = folder.join("MPI.mpich.cpython-311-x86_64-linux-gnu.so");
-        std::fs::write(&module, b"ELF libmpi.so.12\0").unwrap();
-        assert!(!runs(&folder));
+        std::fs::write(&module, b"ELF libmpi.so.20\0").unwrap();
+        assert!(libraries(&folder).is_empty());
         std::fs::write(folder.join("MPI.py"), b"libmpi_abi.so.1").unwrap();
-        assert!(!runs(&folder));
+        assert!(libraries(&folder).is_empty());
+        std::fs::write(&module, b"ELF libmpi.so.12\0").unwrap();
+        assert_eq!(libraries(&folder), ["libmpi.so.12"]);
         let module = folder.join("MPI.cpython-311-x86_64-linux-gnu.so");
         std::fs::write(&module, b"ELF libmpi_abi.so.1\0").unwrap();
-        assert!(runs(&folder));
+        assert_eq!(libraries(&folder), ["libmpi_abi.so", "libmpi.so.12"]);
         std::fs::remove_dir_all(folder).unwrap();
     }
 }
