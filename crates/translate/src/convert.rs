@@ -16,8 +16,8 @@ pub fn value_out(pairs: Pairs, value: i32) -> i32 {
     found.map_or(value, |pair| pair.0)
 }
 
-/// Bits of the ABI as those of the standard one. Bits that the ABI does not define stay as they are:
-/// the standard ABI does not define them either, as both use the same range.
+/// Bits of the ABI as those of the standard one. Bits that the ABI does not define stay as they
+/// are: the standard ABI does not define them either, as both use the same range.
 pub fn bits_in(pairs: Pairs, bits: i32) -> i32 {
     let mut standard = 0;
     let mut rest = bits;
