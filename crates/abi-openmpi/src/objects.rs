@@ -222,3 +222,9 @@ ferry_translate::exports! {
     MPI_Status_f082f PMPI_Status_f082f(a: *const Status, b: *mut Status) => copy_status(a, b);
     MPI_Status_f2f08 PMPI_Status_f2f08(a: *const Status, b: *mut Status) => copy_status(a, b);
 }
+
+// Ferry passes no memory of other processors to a device: the answer is no.
+ferry_translate::exports! {
+    MPIX_Query_cuda_support PMPIX_Query_cuda_support() => 0;
+    MPIX_Query_rocm_support PMPIX_Query_rocm_support() => 0;
+}
