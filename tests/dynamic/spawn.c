@@ -31,12 +31,17 @@ int main(int argc, char **argv)
     }
     int count = argc > 1 ? atoi(argv[1]) : 2, times = argc > 2 ? atoi(argv[2]) : 2;
     char *arguments[] = {"two words", "", NULL};
+    /* SPAWN_HOSTS: the hosts of the info. */
+    MPI_Info info;
+    OK(MPI_Info_create(&info));
+    if (getenv("SPAWN_HOSTS"))
+        OK(MPI_Info_set(info, "host", getenv("SPAWN_HOSTS")));
     for (int i = 0; i < times; i++) {
         MPI_Comm inter;
         int *codes = malloc(count * sizeof *codes), root = i % world_size;
         memset(codes, -1, count * sizeof *codes);
-        OK(MPI_Comm_spawn(world_rank == root ? argv[0] : NULL, arguments, count, MPI_INFO_NULL,
-                          root, MPI_COMM_WORLD, &inter, codes));
+        OK(MPI_Comm_spawn(world_rank == root ? argv[0] : NULL, arguments, count, info, root,
+                          MPI_COMM_WORLD, &inter, codes));
         for (int j = 0; j < count; j++)
             SAME(codes[j], MPI_SUCCESS);
         free(codes);
@@ -47,5 +52,6 @@ int main(int argc, char **argv)
         use(inter, 1);
         OK(MPI_Comm_disconnect(&inter));
     }
+    OK(MPI_Info_free(&info));
     return check_end();
 }
