@@ -76,6 +76,11 @@ impl HandshakeConfig {
         self.local
     }
 
+    /// [`JobKey::hide`] by the job's key.
+    pub fn hide(&self, number: u64, key: &mut [u8; 32]) {
+        self.key.hide(number, key);
+    }
+
     /// Begins a handshake with process `to`. Send the message, then feed the handshake what comes
     /// back.
     pub fn initiate(&self, to: u32) -> Result<(Handshake, Message), NoRandomness> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ring::hkdf;
 use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
@@ -39,6 +40,20 @@ impl JobKey {
             *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
         }
         Ok(key)
+    }
+
+    /// Hides another key from whoever does not know this one, or shows it again. `number` must not
+    /// be used for a second key.
+    pub fn hide(&self, number: u64, key: &mut [u8; JobKey::BYTES]) {
+        let secret = hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, &self.0);
+        let mut pad = Zeroizing::new([0; JobKey::BYTES]);
+        let (label, number) = (&b"hidden key"[..], number.to_le_bytes());
+        let okm = secret
+            .expand(&[label, &number], hkdf::HKDF_SHA256)
+            .and_then(|okm| okm.fill(&mut *pad));
+        // One block of output is asked for, and the limit is 255.
+        okm.expect("HKDF gives 32 bytes");
+        key.iter_mut().zip(pad.iter()).for_each(|(k, p)| *k ^= p);
     }
 
     /// The bytes, to be passed to another process of the job over a channel that others cannot
@@ -104,6 +119,14 @@ mod tests {
 
     #[test]
     fn debug_does_not_show_it() {
+        let (mut hidden, secret) = ([7; 32], JobKey::from_bytes(&[1; 32]));
+        secret.hide(5, &mut hidden);
+        assert_ne!(hidden, [7; 32]);
+        secret.hide(6, &mut hidden);
+        assert_ne!(hidden, [7; 32], "another number");
+        secret.hide(6, &mut hidden);
+        secret.hide(5, &mut hidden);
+        assert_eq!(hidden, [7; 32]);
         let key = JobKey::from_bytes(&[0xab; 32]);
         let shown = format!("{key:?} {key:#?}");
         assert!(!shown.contains("ab") && !shown.contains("171"), "{shown}");

@@ -106,7 +106,10 @@ impl Client {
     pub fn start_launcher(&self, end: &OwnedFd) -> std::io::Result<()> {
         match &self.connection {
             Connection::Mpiexec(socket) => pass(socket, &ToLauncher::Spawn, end),
-            Connection::Other(_) => start_launcher(end),
+            Connection::Other(kvs) => {
+                other_launcher::may_start_another(kvs)?;
+                start_launcher(end)
+            }
         }
     }
 

@@ -45,6 +45,9 @@ pub trait ForeignProcesses {
     fn listen_outside(&mut self) -> Result<(), TransportError>;
     /// Returns whether there is a medium by which processes of other jobs are reached.
     fn serves_other_jobs(&self) -> bool;
+    /// Hides a key from whoever does not know this job's, or shows it again. `number` must not be
+    /// used for a second key.
+    fn hide_key(&self, number: u64, key: &mut [u8; 32]);
     /// Makes a link known. Processes that have its key can connect from now on, if it is a port or
     /// if they were [made known](ForeignProcesses::add_foreign).
     fn add_link(&mut self, link: &Link);

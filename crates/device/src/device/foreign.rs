@@ -38,6 +38,13 @@ impl Device {
         self.worker.transports.foreign_processes()
     }
 
+    /// Hides a key from whoever does not know this job's: see [`ForeignProcesses::hide_key`].
+    pub fn hide_key(&mut self, number: u64, key: &mut [u8; 32]) {
+        if let Some(connections) = self.connections() {
+            connections.hide_key(number, key);
+        }
+    }
+
     /// Makes a link known: see [`ForeignProcesses::add_link`].
     pub fn add_link(&mut self, link: &Link) {
         if let Some(connections) = self.connections() {

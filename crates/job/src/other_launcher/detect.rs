@@ -1,8 +1,9 @@
 //! Finds out by the environment which launcher has started this process.
 
 use std::env;
+use std::sync::PoisonError;
 
-use super::kvs::Kvs;
+use super::kvs::{Kvs, SharedKvs};
 use super::{pmi, pmix};
 use crate::error::JobError;
 
@@ -19,6 +20,26 @@ pub(crate) fn find() -> Option<Result<Box<dyn Kvs>, JobError>> {
         return Some(pmi::connect());
     }
     lost_launcher(|name| env::var(name).ok()).map(Err)
+}
+
+/// May this process start a launcher of Ferry's for further processes?
+///
+/// # Errors
+/// srun itself has started it. Slurm gives processes that it has not started no place.
+pub(crate) fn may_start_another(kvs: &SharedKvs) -> std::io::Result<()> {
+    let (rank, size) = {
+        let kvs = kvs.lock().unwrap_or_else(PoisonError::into_inner);
+        (kvs.rank(), kvs.size())
+    };
+    let number = |name: &str| env::var(name).ok().and_then(|v| v.parse::<u32>().ok());
+    // Under a launcher that srun has started, Slurm counts that launcher's agents.
+    if number("SLURM_STEP_NUM_TASKS") == Some(size) && number("SLURM_PROCID") == Some(rank) {
+        return Err(std::io::Error::other(
+            "Slurm's srun has started this program, and starts no further processes for it. In an \
+             allocation (salloc, sbatch) start it with Ferry's mpiexec instead of srun",
+        ));
+    }
+    Ok(())
 }
 
 /// The error for a process that was started as one of several ranks, but has no way to reach its

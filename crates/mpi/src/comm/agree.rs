@@ -66,6 +66,11 @@ impl<'a> Agreement<'a> {
         Agreement::new(comm, comm.context.control(), tag, &comm.group)
     }
 
+    /// The processes of the agreement.
+    pub fn members(&self) -> impl Iterator<Item = ProcId> {
+        self.group.iter()
+    }
+
     /// This process's rank among them.
     pub fn rank(&self) -> u32 {
         self.rank

@@ -40,6 +40,9 @@ pub(crate) type Talk<'a> = dyn Fn(Vec<u8>) -> Result<Vec<u8>> + 'a;
 /// The version of what the roots exchange.
 const VERSION: u64 = 2;
 
+/// Where the key lies in what a root says of its group: behind version, link and the key's length.
+const KEY_AT: usize = 24;
+
 /// What one group says of itself.
 struct Side {
     /// A link that its root offers. Both sides take the one with the smaller number.
@@ -133,8 +136,9 @@ fn meet_within(
         message = match side_bytes(&gathered).and_then(|mine| Ok((talk(mine.clone())?, mine))) {
             Ok((theirs, mine)) => {
                 let mut both = vec![0];
-                put_framed(&mut both, &mine);
-                put_framed(&mut both, &theirs);
+                for side in [mine, theirs] {
+                    put_framed(&mut both, &with_key_hidden(agreement, side));
+                }
                 both
             }
             Err(e) => refusal(&e),
@@ -142,13 +146,17 @@ fn meet_within(
     }
     let message = agreement.broadcast(root, message)?;
     let mut reader = Reader(accepted(&message)?);
-    let (mine, theirs) = (
-        Side::parse(reader.framed()?)?,
-        Side::parse(reader.framed()?)?,
-    );
+    let mut sides = Vec::new();
+    for _ in 0..2 {
+        let side = with_key_hidden(agreement, reader.framed()?.to_vec());
+        sides.push(Side::parse(&side)?);
+    }
+    let [mine, theirs] = &sides[..] else {
+        return Err(crate::comm::agree::malformed());
+    };
     let mut held = universe::Held::default();
-    let added = add_members(&mine, &theirs, agreement.rank(), &mut held);
-    let mut sharing = Sharing::new(&mine, &theirs, agreement.rank(), &held);
+    let added = add_members(mine, theirs, agreement.rank(), &mut held);
+    let mut sharing = Sharing::new(mine, theirs, agreement.rank(), &held);
     // All members of both groups must know the new key before one of them connects, and how to
     // open the memory that they share.
     let ready = tell_all(agreement, root, talk, &sharing.offer())?;
@@ -271,6 +279,21 @@ fn side_bytes(gathered: &[u8]) -> Result<Vec<u8>> {
         put_framed(&mut out, member);
     }
     Ok(out)
+}
+
+/// What a root says of its group, with the key hidden, or shown again: the root's own job need not
+/// encrypt its messages. A group of several jobs has no common secret, and nothing is hidden.
+fn with_key_hidden(agreement: &Agreement<'_>, mut side: Vec<u8>) -> Vec<u8> {
+    let one_job = agreement.members().all(|p| !universe::is_foreign(p));
+    if let Some((head, rest)) = side.split_first_chunk_mut::<KEY_AT>()
+        && let Some(key) = rest.first_chunk_mut::<32>()
+        && one_job
+    {
+        let link = head.last_chunk::<16>().and_then(|both| both.first_chunk());
+        let link = u64::from_le_bytes(link.copied().unwrap_or_default());
+        device::device().hide_key(link, key);
+    }
+    side
 }
 
 impl Side {

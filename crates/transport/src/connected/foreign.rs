@@ -117,6 +117,10 @@ impl ForeignProcesses for ConnTransport {
         self.media.iter().any(|m| m.serves_other_jobs())
     }
 
+    fn hide_key(&self, number: u64, key: &mut [u8; 32]) {
+        self.handshake_config.hide(number, key);
+    }
+
     fn add_link(&mut self, link: &Link) {
         let local = Identity {
             job: link.wire,
