@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
   }
 
   // Wrong names, and a port that is closed: MPI_ERR_PORT on every rank of the group.
-  MPI_Barrier(MPI_COMM_WORLD);
+  OK(MPI_Barrier(MPI_COMM_WORLD));
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(half, MPI_ERRORS_RETURN);
@@ -80,8 +80,9 @@ int main(int argc, char **argv) {
     MPI_Error_class(MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter), &class);
     SAME(class, MPI_ERR_PORT);
   }
-  MPI_Barrier(MPI_COMM_WORLD);
-  if (rank == size - 1) {
+  OK(MPI_Barrier(MPI_COMM_WORLD));
+  // Jobs whose ranks listen for each other log who was refused.
+  if (rank == size - 1 && !getenv("FERRY_TRANSPORTS")) {
     MPI_Error_class(MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter), &class);
     SAME(class, MPI_ERR_PORT);
   }

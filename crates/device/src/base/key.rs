@@ -21,6 +21,16 @@ impl ContextId {
         ContextId((u64::from(leader) << 32) | (u64::from(counter) << 2))
     }
 
+    /// A context that is no other process's, whatever its job: of 61 random bits.
+    pub fn random(bits: u64) -> ContextId {
+        ContextId((bits | 1 << 63) & !3)
+    }
+
+    /// Was it made by [`ContextId::random`]?
+    pub fn is_random(self) -> bool {
+        self.0 >> 63 != 0
+    }
+
     /// The context of the communicator's collectives.
     pub fn collective(self) -> ContextId {
         ContextId(self.0 | 1)

@@ -101,8 +101,15 @@ impl Engine {
         self.fail_sends_to(peer);
         let mut failed = Vec::new();
         let mut unmatched = Vec::new();
+        let foreign = peer >= self.size;
         for (req, operation) in self.requests.iter_pending() {
             match operation {
+                // No process of another job is in a communicator whose context a counter has made.
+                Operation::Receive {
+                    context,
+                    stream: None,
+                    ..
+                } if foreign && !context.is_random() => {}
                 Operation::SendSync { to } | Operation::SendLarge { to, .. } if *to == peer => {
                     failed.push(req);
                 }

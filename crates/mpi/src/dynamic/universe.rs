@@ -140,7 +140,7 @@ pub(crate) fn span_jobs<'a>(mut names: impl Iterator<Item = &'a ProcessName>) ->
 /// A context that no other process makes. `None`: the counter of this process will do, because it
 /// knows no process of another job.
 pub(crate) fn new_context() -> Option<ContextId> {
-    is_active().then(|| ContextId(random() | 1 << 63 & !3))
+    is_active().then(|| ContextId::random(random()))
 }
 
 /// A random number.

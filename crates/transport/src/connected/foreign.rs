@@ -149,6 +149,8 @@ impl ForeignProcesses for ConnTransport {
             return;
         };
         let (id, number) = (known.link, known.number);
+        // What has not been reported of it concerns nobody any more.
+        self.faults.retain(|fault| fault.peer() != Some(process));
         if let Some(link) = self.foreign.links.iter_mut().find(|l| l.id == id) {
             link.by_number.remove(&number);
         }
