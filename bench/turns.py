@@ -16,6 +16,19 @@ import time
 WAITING = b"waiting\n"
 
 
+def end_all(process, setting):
+    """Ends a job and, as some launchers leave their ranks behind, every process that has this
+    setting (NAME=VALUE) in its environment."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(2)
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if setting.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
 class Job:
     """One MPI's run of a program. `name` is the MPI, `output` what the run has printed, and `error`
     why it failed, or ""."""
@@ -68,15 +81,7 @@ class Job:
         """Takes what is left of it away: on both hosts every process that was told of its turns."""
         if self.process is None:
             return
-        mark = f"BENCH_TURNS={self.pipe}".encode()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(2)
-        for entry in pathlib.Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(entry.name), signal.SIGKILL)
+        end_all(self.process, f"BENCH_TURNS={self.pipe}")
 
     def close(self):
         if self.process is None:

@@ -19,24 +19,7 @@ mod table {
     include!(concat!(env!("OUT_DIR"), "/table.rs"));
 }
 
-/// The exported functions, made from `crates/api/mpi.api`.
-#[allow(
-    non_snake_case,
-    unused_variables,
-    unused_mut,
-    unused_unsafe,
-    clippy::all
-)]
-mod entries {
-    use crate::Mpich as A;
-    use ferry_translate::prelude::*;
-
-    type H = <A as Abi>::Handle;
-    type F = <A as Abi>::File;
-    type S = <A as Abi>::Status;
-
-    include!(concat!(env!("OUT_DIR"), "/entries.rs"));
-}
+ferry_translate::entries!(Mpich);
 
 /// The ABI.
 #[derive(Debug)]

@@ -49,13 +49,37 @@ impl Abi {
     }
 }
 
+/// What the build script of an ABI's library does: makes the entry points and the table in OUT_DIR,
+/// and names the library.
+///
+/// # Errors
+/// A file cannot be written; the linker cannot be run, or fails.
+pub fn build(abi: Abi) -> std::io::Result<()> {
+    let out = std::env::var("OUT_DIR").map_err(std::io::Error::other)?;
+    let out = std::path::Path::new(&out);
+    std::fs::write(out.join("entries.rs"), entries())?;
+    std::fs::write(out.join("table.rs"), rust_table(abi))?;
+    let library = standard_library_stand_in(out)?;
+    for argument in [
+        format!("-Wl,-soname,{}", abi.soname()),
+        "-Wl,--no-as-needed".into(),
+        library.display().to_string(),
+        // Installed, the standard library stands beside this one.
+        "-Wl,--enable-new-dtags,-rpath,$ORIGIN".into(),
+    ] {
+        println!("cargo:rustc-cdylib-link-arg={argument}");
+    }
+    println!("cargo:rerun-if-changed=build.rs");
+    Ok(())
+}
+
 /// Makes a library in `folder` to link with in the place of libmpi_abi.so.1, which may not have
 /// been built yet. It has the same name for the dynamic linker, and the one symbol that the
 /// libraries of other ABIs use.
 ///
 /// # Errors
 /// The linker cannot be run, or fails.
-pub fn standard_library_stand_in(folder: &std::path::Path) -> std::io::Result<std::path::PathBuf> {
+fn standard_library_stand_in(folder: &std::path::Path) -> std::io::Result<std::path::PathBuf> {
     let source = folder.join("stand_in.c");
     let library = folder.join("libmpi_abi.so");
     std::fs::write(&source, "const void *ferry_translation[1];\n")?;

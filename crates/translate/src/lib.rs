@@ -39,6 +39,30 @@ pub mod constants {
     include!(concat!(env!("OUT_DIR"), "/constants.rs"));
 }
 
+/// The exported functions of an ABI, made from `crates/api/mpi.api` by the crate's build script.
+#[macro_export]
+macro_rules! entries {
+    ($abi:ident) => {
+        #[allow(
+            non_snake_case,
+            unused_variables,
+            unused_mut,
+            unused_unsafe,
+            clippy::all
+        )]
+        mod entries {
+            use crate::$abi as A;
+            use $crate::prelude::*;
+
+            type H = <A as Abi>::Handle;
+            type F = <A as Abi>::File;
+            type S = <A as Abi>::Status;
+
+            include!(concat!(env!("OUT_DIR"), "/entries.rs"));
+        }
+    };
+}
+
 /// What the generated entry points use.
 pub mod prelude {
     pub use crate::abi::{Abi, kind};

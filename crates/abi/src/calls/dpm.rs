@@ -28,39 +28,25 @@ fn timeout(info: Option<&'static Arc<Info>>) -> Result<Option<Duration>> {
         .ok_or_else(|| err!(InfoValue, "timeout is {text:?}; it should be seconds"))
 }
 
-pub fn comm_accept(
-    port_name: &CStr,
-    info: Option<&'static Arc<Info>>,
-    root: Root,
-    comm: &'static Arc<Comm>,
-    newcomm: New<Comm>,
-) -> Result<()> {
-    let timeout = timeout(info);
-    newcomm.set(port::accept(
-        &port_name.to_string_lossy(),
-        comm,
-        root_rank(root)?,
-        timeout,
-    )?);
-    Ok(())
+/// Defines a call in which two groups meet at a port.
+macro_rules! meet {
+    ($name:ident, $meets:path) => {
+        pub fn $name(
+            port_name: &CStr,
+            info: Option<&'static Arc<Info>>,
+            root: Root,
+            comm: &'static Arc<Comm>,
+            newcomm: New<Comm>,
+        ) -> Result<()> {
+            let port_name = port_name.to_string_lossy();
+            newcomm.set($meets(&port_name, comm, root_rank(root)?, timeout(info))?);
+            Ok(())
+        }
+    };
 }
 
-pub fn comm_connect(
-    port_name: &CStr,
-    info: Option<&'static Arc<Info>>,
-    root: Root,
-    comm: &'static Arc<Comm>,
-    newcomm: New<Comm>,
-) -> Result<()> {
-    let timeout = timeout(info);
-    newcomm.set(port::connect(
-        &port_name.to_string_lossy(),
-        comm,
-        root_rank(root)?,
-        timeout,
-    )?);
-    Ok(())
-}
+meet!(comm_accept, port::accept);
+meet!(comm_connect, port::connect);
 
 /// The rank of the root in an intracommunicator.
 fn root_rank(root: Root) -> Result<u32> {

@@ -67,9 +67,17 @@ impl Default for Access {
 }
 
 impl Access {
-    /// Does the whole access take one lock?
-    fn locks_all(&self) -> bool {
-        self.atomic && !self.locked
+    /// The lock of the whole access, if it takes one.
+    fn lock_all<'a>(
+        &self,
+        file: &'a dyn StoredFile,
+        span: &Range<u64>,
+        exclusive: bool,
+    ) -> Result<Option<RangeLock<'a>>> {
+        let takes_one = self.atomic && !self.locked;
+        takes_one
+            .then(|| lock(file, span.clone(), exclusive))
+            .transpose()
     }
 
     /// Does each write take a lock?
@@ -100,10 +108,7 @@ pub fn read(
         return Ok(0);
     }
     let span = view.span(position, len);
-    let _lock = match access.locks_all() {
-        true => Some(lock(file, span.clone(), false)?),
-        false => None,
-    };
+    let _lock = access.lock_all(file, &span, false)?;
     if span.end - span.start == len && view.is_rising() {
         return read_exact_or_end(file, buf, span.start);
     }
@@ -139,10 +144,7 @@ pub fn write(
         return Ok(0);
     }
     let span = view.span(position, len);
-    let _lock = match access.locks_all() {
-        true => Some(lock(file, span.clone(), true)?),
-        false => None,
-    };
+    let _lock = access.lock_all(file, &span, true)?;
     let lock_each = access.locks_each();
     if span.end - span.start == len && view.is_rising() {
         let _lock = lock_if(lock_each, file, span.start, len)?;

@@ -1,6 +1,6 @@
 //! Independent reads and writes (MPI 5.0 §14.4.2 to §14.4.4).
 
-use super::{File, FileView, Position, WriteGate};
+use super::{File, FileView, Position, SieveExclusion};
 use crate::buffer::{message_len, run};
 use crate::pt2pt::{Buffer, PersistentBuffer};
 use crate::request::Outcome;
@@ -31,7 +31,7 @@ pub(super) struct Transfer {
     /// Bytes in the file.
     pub bytes: u64,
     pub access: Access,
-    pub write_gate: WriteGate,
+    pub sieve_exclusion: SieveExclusion,
 }
 
 impl File {
@@ -92,11 +92,11 @@ impl File {
             stored: self.stored.clone(),
             access: self
                 .hints()
-                .access(self.is_atomic(), self.write_gate.may_sieve()),
+                .access(self.is_atomic(), self.sieve_exclusion.may_sieve()),
             position: begin,
             bytes,
             view,
-            write_gate: self.write_gate.clone(),
+            sieve_exclusion: self.sieve_exclusion.clone(),
         })
     }
 
@@ -137,7 +137,7 @@ impl File {
             Direction::Write => {
                 // SAFETY: as above.
                 let buf = unsafe { std::slice::from_raw_parts(at, len) };
-                self.write_gate.write(stored, buf, begin).map(|()| len)
+                self.sieve_exclusion.write(stored, buf, begin).map(|()| len)
             }
         };
         Some(done.map_err(Error::from).map(|bytes| Outcome {
@@ -245,10 +245,10 @@ impl Transfer {
             Direction::Write => {
                 // SAFETY: the caller's promise.
                 let buf = unsafe { std::slice::from_raw_parts(at, len as usize) };
-                // Under a lock, the gate has been passed before.
+                // Under a lock, sieving has been announced before.
                 let unlocked = (!access.locked).then(|| {
                     let sieves = transfer::write_sieves(stored, view, position, len, access);
-                    self.write_gate.begin(sieves)
+                    self.sieve_exclusion.begin(sieves)
                 });
                 let access = Access {
                     lock_writes: access.lock_writes || matches!(unlocked, Some(None)),
@@ -271,7 +271,7 @@ impl Transfer {
         let sieves = self.access.sieve_writes != Choice::Never;
         if exclusive && sieves && !self.view.layout.is_contiguous() {
             // Before the lock: this waits for writes, which may wait for the lock.
-            drop(self.write_gate.begin(true));
+            drop(self.sieve_exclusion.begin(true));
         }
         let lock = transfer::lock(&*self.stored, span, exclusive)?;
         let access = Access {

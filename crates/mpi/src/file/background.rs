@@ -121,7 +121,7 @@ impl File {
         let one_run = t.view.layout.is_contiguous() && !t.access.atomic && !t.access.lock_writes;
         let unlocked = match t.direction {
             Direction::Read => Some(None),
-            Direction::Write if one_run => t.write_gate.begin(false).map(Some),
+            Direction::Write if one_run => t.sieve_exclusion.begin(false).map(Some),
             Direction::Write => None,
         };
         match (t.contiguous().filter(|_| one_run), unlocked) {

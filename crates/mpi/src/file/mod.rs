@@ -5,7 +5,7 @@
 //! view, representation     what of the file a process sees, and how data are represented there
 //! position, shared         the individual and the shared file pointer
 //! access                   independent reads and writes
-//! write_gate               sieving writes beside others
+//! sieve_exclusion               sieving writes beside others
 //! background               their non-blocking forms
 //! collective               collective reads and writes, in two phases
 //! ordered, split           in the order of the ranks; begin and end
@@ -25,10 +25,10 @@ mod ordered;
 mod position;
 mod representation;
 mod shared;
+mod sieve_exclusion;
 mod size;
 mod split;
 mod view;
-mod write_gate;
 
 pub use open::{OpenMode, default_errhandler};
 pub use position::{Position, Whence};
@@ -38,14 +38,14 @@ pub use view::ViewDescription;
 
 use crate::device::WaitingFor;
 use crate::{Comm, ErrhandlerSlot, Group, Identity, Result, err};
-use collective::Exchanged;
+use collective::RankViews;
 use ferry_io::store::StoredFile;
 use shared::SharedPointer;
+use sieve_exclusion::SieveExclusion;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use view::FileView;
-use write_gate::WriteGate;
 
 /// An open file.
 ///
@@ -67,14 +67,14 @@ pub struct File {
     /// The individual file pointer, in etypes of the view.
     position: Mutex<u64>,
     shared: SharedPointer,
-    write_gate: WriteGate,
+    sieve_exclusion: SieveExclusion,
     atomic: AtomicBool,
     hints: Mutex<hints::Hints>,
-    split: Mutex<Option<split::Begun>>,
+    split: Mutex<Option<split::ActiveSplit>>,
     /// Collective transfers started. It is the tag of the next one's messages.
     transfers: AtomicU32,
     /// The other ranks' views, as far as this process needs them.
-    exchanged: Mutex<Exchanged>,
+    rank_views: Mutex<RankViews>,
 }
 
 impl File {

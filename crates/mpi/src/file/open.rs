@@ -8,8 +8,8 @@
 
 use super::agree::{self, failure_of, put_failure};
 use super::hints::Hints;
-use super::shared::{Announced, SharedPointer};
-use super::{Exchanged, File, FileView};
+use super::shared::{PointerPlacement, SharedPointer};
+use super::{File, FileView, RankViews};
 use crate::comm::agree::{Agreement, Reader, put_u64};
 use crate::process::process;
 use crate::{Comm, Errhandler, ErrhandlerSlot, Identity, Info, Result, err};
@@ -103,9 +103,9 @@ pub fn default_errhandler() -> &'static ErrhandlerSlot {
 }
 
 /// What the ranks know of the file after step 1.
-struct First {
+struct FirstOpen {
     context: crate::device::ContextId,
-    shared: Announced,
+    shared: PointerPlacement,
     bytes: u64,
     stored: Option<Arc<dyn StoredFile>>,
 }
@@ -141,7 +141,7 @@ impl Opening<'_> {
     }
 
     /// Step 1.
-    fn begin(&self) -> Result<First> {
+    fn begin(&self) -> Result<FirstOpen> {
         let agreement = Agreement::of_all(self.comm)?;
         let amode = (self.mode.amode as u64).to_le_bytes().to_vec();
         // What the program has done to the file before, on any rank, has been done.
@@ -172,10 +172,10 @@ impl Opening<'_> {
         }
         let context = reader.context()?;
         let bytes = reader.u64()?;
-        Ok(First {
+        Ok(FirstOpen {
             context,
             bytes,
-            shared: Announced::read(&mut reader)?,
+            shared: PointerPlacement::read(&mut reader)?,
             stored,
         })
     }
@@ -244,13 +244,13 @@ impl File {
             view: RwLock::new(Arc::new(FileView::bytes())),
             plain_view: AtomicU64::new(1),
             position: Mutex::new(first.bytes),
-            write_gate: shared.write_gate(comm.rank()),
+            sieve_exclusion: shared.sieve_exclusion(comm.rank()),
             shared,
             atomic: AtomicBool::new(false),
             hints: Mutex::new(hints),
             split: Mutex::new(None),
             transfers: AtomicU32::new(0),
-            exchanged: Mutex::new(Exchanged::default()),
+            rank_views: Mutex::new(RankViews::default()),
         }))
     }
 
@@ -294,11 +294,11 @@ impl File {
         let split = self.split.lock().unwrap_or_else(PoisonError::into_inner);
         match &*split {
             None => Ok(()),
-            Some(begun) => Err(err!(
+            Some(active) => Err(err!(
                 Other,
                 "{call} is not allowed between {} and its MPI_File_{}_end",
-                begun.call(),
-                begun.name()
+                active.call(),
+                active.name()
             )),
         }
     }

@@ -4,7 +4,7 @@
 //! in a window whose keeper is rank 0: whoever moves the pointer needs no lock file, but waits
 //! until rank 0 makes progress.
 
-use super::write_gate::{UnderWay, WriteGate};
+use super::sieve_exclusion::{SieveExclusion, WritesInFlight};
 use crate::comm::agree::{Reader, put_u64};
 use crate::device::{self, Mapping, SharedRange};
 use crate::process::process;
@@ -32,7 +32,7 @@ enum Memory {
     Shared(Mapping),
     /// Of this process's threads, in tests.
     #[cfg(test)]
-    Own(Box<[UnderWay]>),
+    Own(Box<[WritesInFlight]>),
 }
 
 impl NodeState {
@@ -42,7 +42,7 @@ impl NodeState {
 
     #[cfg(test)]
     pub fn of_threads(ranks: u32) -> NodeState {
-        let lines = (0..2 + ranks).map(|_| UnderWay::default());
+        let lines = (0..2 + ranks).map(|_| WritesInFlight::default());
         NodeState {
             memory: Memory::Own(lines.collect()),
             ranks,
@@ -70,7 +70,7 @@ impl NodeState {
     }
 
     /// Each rank's writes under way.
-    pub fn under_way(&self) -> &[UnderWay] {
+    pub fn writes_in_flight(&self) -> &[WritesInFlight] {
         // SAFETY: the memory has a line for each rank, which only atomics access.
         unsafe { std::slice::from_raw_parts(self.line(2).cast(), self.ranks as usize) }
     }
@@ -78,7 +78,7 @@ impl NodeState {
 
 /// Where the pointer lies, as rank 0 tells the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Announced {
+pub(super) enum PointerPlacement {
     /// There is one rank.
     Own,
     /// In this range of the node's memory.
@@ -87,28 +87,28 @@ pub(super) enum Announced {
     InWindow,
 }
 
-impl Announced {
+impl PointerPlacement {
     pub fn put(self, out: &mut Vec<u8>) {
         let (kind, range) = match self {
-            Announced::Own => (0, None),
-            Announced::OnNode(range) => (1, Some(range)),
-            Announced::InWindow => (2, None),
+            PointerPlacement::Own => (0, None),
+            PointerPlacement::OnNode(range) => (1, Some(range)),
+            PointerPlacement::InWindow => (2, None),
         };
         put_u64(out, kind);
         put_u64(out, range.map_or(0, |r| r.offset));
         put_u64(out, range.map_or(0, |r| r.len));
     }
 
-    pub fn read(reader: &mut Reader<'_>) -> Result<Announced> {
+    pub fn read(reader: &mut Reader<'_>) -> Result<PointerPlacement> {
         let kind = reader.u64()?;
         let range = SharedRange {
             offset: reader.u64()?,
             len: reader.u64()?,
         };
         Ok(match kind {
-            0 => Announced::Own,
-            1 => Announced::OnNode(range),
-            _ => Announced::InWindow,
+            0 => PointerPlacement::Own,
+            1 => PointerPlacement::OnNode(range),
+            _ => PointerPlacement::InWindow,
         })
     }
 }
@@ -125,26 +125,26 @@ pub(super) enum SharedPointer {
 
 impl SharedPointer {
     /// Allocates the pointer. For rank 0.
-    pub fn announce(comm: &Comm) -> Announced {
+    pub fn announce(comm: &Comm) -> PointerPlacement {
         if comm.size() == 1 {
-            return Announced::Own;
+            return PointerPlacement::Own;
         }
         let local = &process().rank_info.local_ranks;
         let on_node = (0..comm.size()).all(|rank| local.binary_search(&comm.peer(rank)).is_ok());
         let memory = device::device().shared_memory().filter(|_| on_node);
         match memory.and_then(|memory| memory.allocate(NodeState::bytes(comm.size()) as u64).ok()) {
-            Some(range) => Announced::OnNode(range),
-            None => Announced::InWindow,
+            Some(range) => PointerPlacement::OnNode(range),
+            None => PointerPlacement::InWindow,
         }
     }
 
     /// Makes it known to this process. For a window, collective.
     ///
     /// Errors: NoMem.
-    pub fn join(comm: &Arc<Comm>, announced: Announced) -> Result<SharedPointer> {
+    pub fn join(comm: &Arc<Comm>, announced: PointerPlacement) -> Result<SharedPointer> {
         match announced {
-            Announced::Own => Ok(SharedPointer::Own(AtomicU64::new(0))),
-            Announced::OnNode(range) => {
+            PointerPlacement::Own => Ok(SharedPointer::Own(AtomicU64::new(0))),
+            PointerPlacement::OnNode(range) => {
                 let memory = device::device().shared_memory();
                 let mapping = memory.map(|memory| memory.map(range));
                 match mapping {
@@ -166,7 +166,7 @@ impl SharedPointer {
                     )),
                 }
             }
-            Announced::InWindow => {
+            PointerPlacement::InWindow => {
                 let win = Win::make(&NewWindow {
                     comm,
                     info: None,
@@ -192,11 +192,11 @@ impl SharedPointer {
     }
 
     /// How the ranks keep sieving writes apart from others. `rank` is this rank.
-    pub fn write_gate(&self, rank: u32) -> WriteGate {
+    pub fn sieve_exclusion(&self, rank: u32) -> SieveExclusion {
         match self {
-            SharedPointer::Own(_) => WriteGate::Alone,
-            SharedPointer::OnNode(state, _) => WriteGate::OnNode(state.clone(), rank),
-            SharedPointer::InWindow(_) => WriteGate::Elsewhere,
+            SharedPointer::Own(_) => SieveExclusion::OneRank,
+            SharedPointer::OnNode(state, _) => SieveExclusion::OnNode(state.clone(), rank),
+            SharedPointer::InWindow(_) => SieveExclusion::SeveralNodes,
         }
     }
 
@@ -296,13 +296,16 @@ mod tests {
             len: 8,
         };
         for announced in [
-            Announced::Own,
-            Announced::OnNode(range),
-            Announced::InWindow,
+            PointerPlacement::Own,
+            PointerPlacement::OnNode(range),
+            PointerPlacement::InWindow,
         ] {
             let mut bytes = Vec::new();
             announced.put(&mut bytes);
-            assert_eq!(Announced::read(&mut Reader(&bytes)).unwrap(), announced);
+            assert_eq!(
+                PointerPlacement::read(&mut Reader(&bytes)).unwrap(),
+                announced
+            );
         }
     }
 }

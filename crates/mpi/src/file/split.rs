@@ -39,14 +39,14 @@ impl SplitCollective {
     }
 }
 
-/// A split collective that has begun.
-pub(super) struct Begun {
+/// A split collective that has begun and not ended.
+pub(super) struct ActiveSplit {
     what: SplitCollective,
     address: usize,
     request: Arc<Request>,
 }
 
-impl Begun {
+impl ActiveSplit {
     /// The name of its begin.
     pub fn call(&self) -> String {
         format!("MPI_File_{}_begin", self.name())
@@ -87,7 +87,7 @@ impl File {
             }
         };
         let mut split = self.split.lock().unwrap_or_else(PoisonError::into_inner);
-        *split = Some(Begun {
+        *split = Some(ActiveSplit {
             what,
             address: buffer.address.addr(),
             request,
@@ -97,31 +97,31 @@ impl File {
 
     /// Ends a split collective. Blocks until its data are transferred.
     ///
-    /// Errors: Other if none or another has begun; Buffer if it has another buffer; those of the
+    /// Errors: Other if none or another has active; Buffer if it has another buffer; those of the
     /// transfer.
     pub fn split_end(&self, what: SplitCollective, address: *const u8) -> Result<Outcome> {
         let mut split = self.split.lock().unwrap_or_else(PoisonError::into_inner);
         let end = format!("MPI_File_{}_end", what.name());
         match &*split {
             None => return Err(err!(Other, "{end} without MPI_File_{}_begin", what.name())),
-            Some(begun) if begun.what != what => {
-                return Err(err!(Other, "{end} after {}", begun.call()));
+            Some(active) if active.what != what => {
+                return Err(err!(Other, "{end} after {}", active.call()));
             }
-            Some(begun) if begun.address != address.addr() => {
+            Some(active) if active.address != address.addr() => {
                 return Err(err!(
                     Buffer,
                     "buf is {address:?}, but {} has passed {:#x}",
-                    begun.call(),
-                    begun.address
+                    active.call(),
+                    active.address
                 ));
             }
             Some(_) => {}
         }
-        let Some(begun) = split.take() else {
+        let Some(active) = split.take() else {
             return Ok(Outcome::EMPTY);
         };
         drop(split);
-        request::wait_all(&[&*begun.request]);
-        begun.request.complete(&mut None).into_result()
+        request::wait_all(&[&*active.request]);
+        active.request.complete(&mut None).into_result()
     }
 }

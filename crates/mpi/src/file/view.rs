@@ -198,7 +198,7 @@ impl File {
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
         *self.position.lock().unwrap_or_else(PoisonError::into_inner) = 0;
         *self.hints() = hints;
-        self.forget_exchanged();
+        self.forget_rank_views();
         Ok(())
     }
 

@@ -35,6 +35,20 @@ unsafe fn bound_object<A: Abi>(binding: i32, object: *mut c_void) -> u64 {
     }
 }
 
+/// The object as the standard library takes it: `bound`, which gets the handle at `object`, if the
+/// variable is bound to objects of MPI.
+///
+/// # Safety
+/// As for [`bound_object`].
+unsafe fn object_in<A: Abi>(binding: i32, object: *mut c_void, bound: &mut u64) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    *bound = unsafe { bound_object::<A>(binding, object) };
+    match *bound {
+        0 => object,
+        _ => std::ptr::from_mut(bound).cast(),
+    }
+}
+
 pub unsafe fn t_cvar_handle_alloc<A: Abi>(
     index: i32,
     object: *mut c_void,
@@ -72,12 +86,8 @@ pub unsafe fn t_cvar_handle_alloc<A: Abi>(
             bind,
             none(),
         );
-        let mut bound = bound_object::<A>(binding, object);
-        let object = if bound == 0 {
-            object
-        } else {
-            (&raw mut bound).cast()
-        };
+        let mut bound = 0;
+        let object = object_in::<A>(binding, object, &mut bound);
         let alloc: Alloc = function(number::T_CVAR_HANDLE_ALLOC);
         A::code_out(alloc(index, object, handle, count))
     }
@@ -127,12 +137,8 @@ pub unsafe fn t_pvar_handle_alloc<A: Abi>(
             none(),
             none(),
         );
-        let mut bound = bound_object::<A>(binding, object);
-        let object = if bound == 0 {
-            object
-        } else {
-            (&raw mut bound).cast()
-        };
+        let mut bound = 0;
+        let object = object_in::<A>(binding, object, &mut bound);
         let alloc: Alloc = function(number::T_PVAR_HANDLE_ALLOC);
         A::code_out(alloc(session, index, object, handle, count))
     }

@@ -26,7 +26,7 @@ const WRITES_MAX: usize = 2;
 
 /// The views of a file's ranks, as far as this process needs them.
 #[derive(Default)]
-pub(in super::super) struct Exchanged {
+pub(in super::super) struct RankViews {
     /// This rank's own, encoded. `None`: not yet, or it cannot be.
     own: Option<Arc<[u8]>>,
     /// Those of all ranks, on an aggregator. Empty elsewhere.
@@ -34,7 +34,7 @@ pub(in super::super) struct Exchanged {
     complete: bool,
 }
 
-impl Exchanged {
+impl RankViews {
     /// The rank's own view, encoded. `None`: that cannot be done.
     pub fn own(&mut self, view: &FileView) -> Option<&[u8]> {
         if self.own.is_none() {
@@ -152,7 +152,7 @@ impl Exchange {
             }
         };
         let mut known = file
-            .exchanged
+            .rank_views
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let own_view = known.own(&transfer.view).unwrap_or(&[]).into();
@@ -191,7 +191,7 @@ impl Exchange {
             match self.state {
                 State::Views => {
                     if self.plan.caches_views {
-                        let known = self.file.exchanged.lock();
+                        let known = self.file.rank_views.lock();
                         known.unwrap_or_else(PoisonError::into_inner).complete = true;
                     }
                     self.send_views(d);
@@ -366,7 +366,7 @@ impl Exchange {
         let all = self.encoded.drain(..).map(|bytes| decode(&bytes));
         self.views = all.collect::<Result<_>>()?;
         if self.plan.caches_views {
-            let known = self.file.exchanged.lock();
+            let known = self.file.rank_views.lock();
             let mut known = known.unwrap_or_else(PoisonError::into_inner);
             known.all.clone_from(&self.views);
         }
@@ -448,9 +448,9 @@ impl Exchange {
         let (ranks, pieces) = self.pieces(&range);
         if self.window.is_none() && !pieces.is_empty() {
             let spare = self.spare.pop();
-            let (stored, gate) = (&self.transfer.stored, &self.transfer.write_gate);
+            let (stored, exclusion) = (&self.transfer.stored, &self.transfer.sieve_exclusion);
             let mut window =
-                spare.unwrap_or_else(|| Window::new(stored, gate, self.plan.direction));
+                spare.unwrap_or_else(|| Window::new(stored, exclusion, self.plan.direction));
             window.place(pieces);
             if reading && self.failure.is_none() {
                 self.state = State::AwaitRead;
@@ -564,7 +564,7 @@ mod tests {
 
     #[test]
     fn a_view_travels_whole() {
-        let mut known = Exchanged::default();
+        let mut known = RankViews::default();
         let view = FileView::bytes();
         let bytes = known.own(&view).unwrap().to_vec();
         let back = decode(&bytes).unwrap();

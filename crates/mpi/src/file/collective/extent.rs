@@ -6,8 +6,8 @@ use ferry_io::transfer::Choice;
 
 /// The numbers of an extent.
 const WORDS: usize = 12;
-/// The numbers of its terms.
-const TERMS: usize = 5;
+/// The numbers of its parameters.
+const PARAMETERS: usize = 5;
 
 /// Which part of the file a rank accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,13 +27,13 @@ pub(super) struct Extent {
     pub runs: u64,
     /// Length of the encoded view, bytes.
     pub view_bytes: u64,
-    /// The rank's terms. Those of rank 0 are in force.
-    pub terms: Terms,
+    /// The rank's parameters. Those of rank 0 are in force.
+    pub parameters: PlanParameters,
 }
 
-/// On what terms two phases are used. Ranks may have been given different hints.
+/// What a plan of two phases depends on, beside the extents. Ranks may have been given different hints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Terms {
+pub(super) struct PlanParameters {
     /// Ranks that aggregate.
     pub aggregators: u64,
     /// Bytes that an aggregator handles at a time.
@@ -46,8 +46,8 @@ pub(super) struct Terms {
     pub file_system: FileSystem,
 }
 
-impl Terms {
-    const NONE: Terms = Terms {
+impl PlanParameters {
+    const NONE: PlanParameters = PlanParameters {
         aggregators: 1,
         buffer_bytes: 1,
         alignment: 1,
@@ -55,7 +55,7 @@ impl Terms {
         file_system: FileSystem::Local,
     };
 
-    fn words(&self) -> [u64; TERMS] {
+    fn words(&self) -> [u64; PARAMETERS] {
         let choice = match self.choice {
             Choice::Automatic => 0,
             Choice::Always => 1,
@@ -76,8 +76,8 @@ impl Terms {
         ]
     }
 
-    fn of(words: &[u64]) -> Terms {
-        Terms {
+    fn of(words: &[u64]) -> PlanParameters {
+        PlanParameters {
             aggregators: words[0],
             buffer_bytes: words[1],
             alignment: words[2],
@@ -105,10 +105,16 @@ impl Extent {
         end: 0,
         runs: 0,
         view_bytes: 0,
-        terms: Terms::NONE,
+        parameters: PlanParameters::NONE,
     };
 
-    pub fn new(view: &FileView, position: u64, len: u64, encoded: &[u8], terms: Terms) -> Extent {
+    pub fn new(
+        view: &FileView,
+        position: u64,
+        len: u64,
+        encoded: &[u8],
+        parameters: PlanParameters,
+    ) -> Extent {
         if !view.layout.is_rising() {
             return Extent::FAILED;
         }
@@ -121,13 +127,13 @@ impl Extent {
             end: span.end,
             runs: view.layout.run_count(len),
             view_bytes: encoded.len() as u64,
-            terms,
+            parameters,
         }
     }
 
     pub fn words(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
-        let (own, terms) = words.split_at_mut(WORDS - TERMS);
+        let (own, parameters) = words.split_at_mut(WORDS - PARAMETERS);
         own.copy_from_slice(&[
             u64::from(self.failed),
             self.position,
@@ -137,7 +143,7 @@ impl Extent {
             self.runs,
             self.view_bytes,
         ]);
-        terms.copy_from_slice(&self.terms.words());
+        parameters.copy_from_slice(&self.parameters.words());
         words
     }
 
@@ -152,7 +158,7 @@ impl Extent {
             end: w[4],
             runs: w[5],
             view_bytes: w[6],
-            terms: Terms::of(&w[7..]),
+            parameters: PlanParameters::of(&w[7..]),
         };
         extents.map(of).collect()
     }
@@ -165,14 +171,14 @@ mod tests {
     #[test]
     fn extents_travel_as_numbers() {
         let view = FileView::bytes();
-        let terms = Terms {
+        let parameters = PlanParameters {
             aggregators: 3,
             buffer_bytes: 1 << 20,
             alignment: 4096,
             choice: Choice::Always,
             file_system: FileSystem::Tmpfs,
         };
-        let a = Extent::new(&view, 10, 5, &[0; 40], terms);
+        let a = Extent::new(&view, 10, 5, &[0; 40], parameters);
         assert_eq!((a.start, a.end, a.view_bytes), (10, 15, 40));
         let words: Vec<u64> = [a.words(), Extent::FAILED.words()].concat();
         assert_eq!(Extent::all(&words), [a, Extent::FAILED]);

@@ -22,7 +22,7 @@ mod pending;
 mod plan;
 mod window;
 
-pub(super) use exchange::Exchanged;
+pub(super) use exchange::RankViews;
 
 use super::access::{Direction, Transfer};
 use super::{File, Position};
@@ -41,14 +41,14 @@ use plan::Plan;
 use std::sync::{Arc, PoisonError};
 
 /// The buffers of an allgather of as many numbers from each rank.
-struct Words {
+struct AllgatherBuffers {
     mine: Box<[u64]>,
     all: Box<[u64]>,
 }
 
-impl Words {
-    fn new(comm: &Comm, mine: &[u64]) -> Words {
-        Words {
+impl AllgatherBuffers {
+    fn new(comm: &Comm, mine: &[u64]) -> AllgatherBuffers {
+        AllgatherBuffers {
             mine: mine.into(),
             all: vec![0; mine.len() * comm.size() as usize].into(),
         }
@@ -179,7 +179,7 @@ impl File {
             Ok((_, transfer)) => self.extent(transfer),
             Err(_) => Extent::FAILED,
         };
-        let all = Words::new(&self.comm, &extent.words()).gather(&self.comm)?;
+        let all = AllgatherBuffers::new(&self.comm, &extent.words()).gather(&self.comm)?;
         let (converted, transfer) = mine?;
         let Some(plan) = Plan::new(self, direction, &all, true) else {
             // SAFETY: the caller's promise.
@@ -218,12 +218,12 @@ impl File {
     }
 
     /// The views of other ranks are out of date.
-    pub(super) fn forget_exchanged(&self) {
+    pub(super) fn forget_rank_views(&self) {
         let mut known = self
-            .exchanged
+            .rank_views
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *known = Exchanged::default();
+        *known = RankViews::default();
     }
 
     /// What this rank tells the others of a transfer.
@@ -237,13 +237,13 @@ impl File {
             },
         };
         let mut known = self
-            .exchanged
+            .rank_views
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         match known.own(&transfer.view) {
             Some(encoded) => {
-                let terms = self.terms(transfer.direction);
-                Extent::new(&transfer.view, transfer.position, len, encoded, terms)
+                let parameters = self.parameters(transfer.direction);
+                Extent::new(&transfer.view, transfer.position, len, encoded, parameters)
             }
             None => Extent::FAILED,
         }

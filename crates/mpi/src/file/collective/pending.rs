@@ -3,7 +3,7 @@
 use super::super::access::{Direction, Transfer};
 use super::super::background::engine;
 use super::super::{File, Position};
-use super::Words;
+use super::AllgatherBuffers;
 use super::driver::Driver;
 use super::exchange::{Exchange, Step};
 use super::extent::Extent;
@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A collective transfer that goes on after its call.
-struct PendingCollective {
+struct PendingCollectiveTransfer {
     file: Arc<File>,
     done: AtomicBool,
     outcome: OnceLock<Outcome>,
 }
 
-impl PendingCollective {
+impl PendingCollectiveTransfer {
     fn end(&self, result: Result<Outcome>) {
         let outcome = result.unwrap_or_else(|e| Outcome {
             error: Some(e.on_file(&self.file)),
@@ -33,7 +33,7 @@ impl PendingCollective {
     }
 }
 
-impl Work for PendingCollective {
+impl Work for PendingCollectiveTransfer {
     fn is_done(&self, _d: &mut Device) -> bool {
         self.done.load(Ordering::Acquire)
     }
@@ -52,7 +52,7 @@ enum Stage {
     /// The extents of all ranks.
     Extents(Box<Gathering>),
     /// The same, on a rank whose arguments are bad: it only lets the others go on.
-    Failed(Words, Arc<Request>),
+    Failed(AllgatherBuffers, Arc<Request>),
     /// Messages and windows.
     Exchange(Driver),
     /// Its own transfer, by itself: the engine ends it.
@@ -62,15 +62,15 @@ enum Stage {
 
 /// The extents of all ranks, while they are gathered.
 struct Gathering {
-    words: Words,
+    words: AllgatherBuffers,
     request: Arc<Request>,
     transfer: Transfer,
     extent: Extent,
 }
 
 /// The transfer, which the progress engine advances.
-struct Advance {
-    pending: Arc<PendingCollective>,
+struct BackgroundTransfer {
+    pending: Arc<PendingCollectiveTransfer>,
     stage: Stage,
     /// Of its messages: its number among the file's collective transfers.
     tag: u32,
@@ -93,12 +93,12 @@ pub(super) unsafe fn start(
         return Ok(unsafe { file.start(transfer?) });
     }
     let extent = transfer.as_ref().map_or(Extent::FAILED, |t| file.extent(t));
-    let pending = Arc::new(PendingCollective {
+    let pending = Arc::new(PendingCollectiveTransfer {
         file: file.clone(),
         done: AtomicBool::new(false),
         outcome: OnceLock::new(),
     });
-    let mut words = Words::new(&file.comm, &extent.words());
+    let mut words = AllgatherBuffers::new(&file.comm, &extent.words());
     let request = words.start(&file.comm);
     let (stage, started) = match transfer {
         Ok(transfer) => {
@@ -113,7 +113,7 @@ pub(super) unsafe fn start(
         }
         Err(e) => (Stage::Failed(words, request), Err(e)),
     };
-    let mut advance = Advance {
+    let mut advance = BackgroundTransfer {
         pending,
         stage,
         tag: file.next_transfer(),
@@ -123,7 +123,7 @@ pub(super) unsafe fn start(
     started
 }
 
-impl Advance {
+impl BackgroundTransfer {
     /// Goes on as far as it can. Returns whether it has ended.
     fn advance(&mut self, d: &mut Device) -> bool {
         loop {

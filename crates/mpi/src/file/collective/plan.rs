@@ -2,7 +2,7 @@
 
 use super::super::File;
 use super::super::access::Direction;
-use super::extent::{Extent, Terms};
+use super::extent::{Extent, PlanParameters};
 use crate::Comm;
 use crate::process::process;
 use ferry_io::transfer::Choice;
@@ -40,23 +40,23 @@ impl Plan {
         caches_views: bool,
     ) -> Option<Plan> {
         let extents = Extent::all(words);
-        let terms = extents.first()?.terms;
-        if file.is_atomic() || !worth_it(&terms, direction, &extents) {
+        let parameters = extents.first()?.parameters;
+        if file.is_atomic() || !worth_it(&parameters, direction, &extents) {
             return None;
         }
         let with_data = || extents.iter().filter(|e| e.len > 0);
         let start = with_data().map(|e| e.start).min()?;
         let end = with_data().map(|e| e.end).max()?;
         let size = extents.len() as u64;
-        let count = terms.aggregators.clamp(1, size);
+        let count = parameters.aggregators.clamp(1, size);
         let aggregators: Vec<u32> = (0..count).map(|i| (i * size / count) as u32).collect();
         let domains = Domains::new(
             start..end,
             aggregators.len(),
-            terms.alignment.max(1),
-            terms.buffer_bytes.max(1),
+            parameters.alignment.max(1),
+            parameters.buffer_bytes.max(1),
         );
-        let known = file.exchanged.lock();
+        let known = file.rank_views.lock();
         let known = known.unwrap_or_else(PoisonError::into_inner);
         Some(Plan {
             extents,
@@ -81,14 +81,14 @@ impl Plan {
 }
 
 /// Are two phases worth their messages?
-fn worth_it(terms: &Terms, direction: Direction, extents: &[Extent]) -> bool {
-    if terms.choice == Choice::Never
+fn worth_it(parameters: &PlanParameters, direction: Direction, extents: &[Extent]) -> bool {
+    if parameters.choice == Choice::Never
         || extents.iter().any(|e| e.failed)
         || extents.iter().all(|e| e.len == 0)
     {
         return false;
     }
-    if terms.choice == Choice::Always {
+    if parameters.choice == Choice::Always {
         return true;
     }
     let range = |e: &Extent| RankRange {
@@ -98,20 +98,23 @@ fn worth_it(terms: &Terms, direction: Direction, extents: &[Extent]) -> bool {
         runs: e.runs,
     };
     let ranges: Vec<RankRange> = extents.iter().map(range).collect();
-    let (writes, aggregators) = (direction == Direction::Write, terms.aggregators as usize);
-    two_phase::worth_it(&ranges, terms.file_system, writes, aggregators)
+    let (writes, aggregators) = (
+        direction == Direction::Write,
+        parameters.aggregators as usize,
+    );
+    two_phase::worth_it(&ranges, parameters.file_system, writes, aggregators)
 }
 
 impl File {
     /// How many ranks aggregate by this rank's hints.
     pub(in super::super) fn aggregator_count(&self) -> u64 {
-        self.terms(Direction::Write).aggregators
+        self.parameters(Direction::Write).aggregators
     }
 
-    /// This rank's terms.
-    pub(super) fn terms(&self, direction: Direction) -> Terms {
+    /// This rank's parameters.
+    pub(super) fn parameters(&self, direction: Direction) -> PlanParameters {
         let hints = self.hints();
-        Terms {
+        PlanParameters {
             aggregators: match hints.cb_nodes {
                 0 => u64::from(aggregator_count(&self.comm)),
                 asked => asked,
@@ -152,19 +155,19 @@ mod tests {
             end,
             runs,
             view_bytes: 0,
-            terms: Extent::FAILED.terms,
+            parameters: Extent::FAILED.parameters,
         }
     }
 
     #[test]
     fn two_phases_are_for_small_pieces_that_interleave() {
         let worth = |choice, extents: &[Extent]| {
-            let terms = Terms {
+            let parameters = PlanParameters {
                 choice,
                 aggregators: 2,
-                ..Extent::FAILED.terms
+                ..Extent::FAILED.parameters
             };
-            worth_it(&terms, Direction::Write, extents)
+            worth_it(&parameters, Direction::Write, extents)
         };
         let small = [
             extent(0, 128_000, 64_000, 1000),

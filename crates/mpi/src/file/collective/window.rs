@@ -1,7 +1,7 @@
 //! A window: a range of the file in an aggregator's memory.
 
 use super::super::access::Direction;
-use super::super::write_gate::WriteGate;
+use super::super::sieve_exclusion::SieveExclusion;
 use crate::device;
 use crate::{Error, Result};
 use ferry_io::store::StoredFile;
@@ -25,7 +25,7 @@ pub(super) struct Piece {
 pub(super) struct Window {
     direction: Direction,
     stored: Arc<dyn StoredFile>,
-    write_gate: WriteGate,
+    sieve_exclusion: SieveExclusion,
     /// The byte of the file where it begins.
     start: u64,
     /// Its bytes, and room for more.
@@ -37,7 +37,7 @@ pub(super) struct Window {
 }
 
 /// A rank's data in a window, as a buffer of messages.
-pub(super) struct Scattered {
+pub(super) struct PieceLayout {
     view: View,
     position: u64,
     bytes: u64,
@@ -48,18 +48,18 @@ pub(super) struct Scattered {
 
 // SAFETY: the address is a window's, which stays until its messages are complete; only the device
 // accesses it, under its lock.
-unsafe impl Send for Scattered {}
+unsafe impl Send for PieceLayout {}
 
 impl Window {
     pub fn new(
         stored: &Arc<dyn StoredFile>,
-        write_gate: &WriteGate,
+        sieve_exclusion: &SieveExclusion,
         direction: Direction,
     ) -> Window {
         Window {
             direction,
             stored: stored.clone(),
-            write_gate: write_gate.clone(),
+            sieve_exclusion: sieve_exclusion.clone(),
             start: 0,
             memory: Vec::new(),
             len: 0,
@@ -90,10 +90,10 @@ impl Window {
     }
 
     /// Piece number `n` as the buffer of a message, and its bytes.
-    pub fn scattered(&mut self, n: usize) -> (Box<Scattered>, usize) {
+    pub fn scattered(&mut self, n: usize) -> (Box<PieceLayout>, usize) {
         let Piece { view, data } = &self.pieces[n];
         let bytes = data.end - data.start;
-        let scattered = Scattered {
+        let scattered = PieceLayout {
             view: view.clone(),
             position: data.start,
             bytes,
@@ -156,13 +156,13 @@ impl Window {
         let coverage = two_phase::coverage(&portions, &(start..start + self.len as u64));
         if coverage.is_none_or(|c| !c.has_holes) {
             return self
-                .write_gate
+                .sieve_exclusion
                 .write(stored, &self.memory[..self.len], start);
         }
         for run in two_phase::union(self.pieces.iter().map(Piece::runs)) {
             let at = (run.offset - start) as usize;
             let data = &self.memory[at..at + run.len as usize];
-            self.write_gate.write(stored, data, run.offset)?;
+            self.sieve_exclusion.write(stored, data, run.offset)?;
         }
         Ok(())
     }
@@ -206,7 +206,7 @@ fn fill(stored: &dyn StoredFile, buf: &mut [u8], offset: u64) -> ferry_io::Resul
     ))
 }
 
-impl device::Layout for Scattered {
+impl device::Layout for PieceLayout {
     unsafe fn pack(&self, offset: u64, out: &mut [u8]) {
         // SAFETY: the window has so many bytes, and stays while its messages are under way.
         let window = unsafe { std::slice::from_raw_parts(self.at, self.len) };
@@ -264,7 +264,7 @@ mod tests {
         let store = MemoryStore::default();
         let file = store.open(Path::new("x"), &OpenMode::CREATE).unwrap();
         transfer::write_all(&*file, &[b'.'; 12], 0).unwrap();
-        let mut window = Window::new(&file, &WriteGate::Alone, Direction::Write);
+        let mut window = Window::new(&file, &SieveExclusion::OneRank, Direction::Write);
         window.place(vec![piece(0, 4, 0..3), piece(1, 4, 0..3)]);
         window.put(0, b"abc");
         let (scattered, bytes) = window.scattered(1);
@@ -276,7 +276,7 @@ mod tests {
         let mut all = [0; 12];
         transfer::read_exact_or_end(&*file, &mut all, 0).unwrap();
         assert_eq!(&all, b"ax..by..cz..");
-        let mut window = Window::new(&file, &WriteGate::Alone, Direction::Read);
+        let mut window = Window::new(&file, &SieveExclusion::OneRank, Direction::Read);
         window.place(vec![piece(0, 4, 1..3), piece(1, 4, 0..3)]);
         window.transfer();
         let mut two = [0; 2];
@@ -295,7 +295,7 @@ mod tests {
         let store = MemoryStore::default();
         let file = store.open(Path::new("x"), &OpenMode::CREATE).unwrap();
         transfer::write_all(&*file, b"abc", 0).unwrap();
-        let mut window = Window::new(&file, &WriteGate::Alone, Direction::Read);
+        let mut window = Window::new(&file, &SieveExclusion::OneRank, Direction::Read);
         window.place(vec![piece(0, 1, 0..5)]);
         window.transfer();
         let e = window.result.unwrap_err();

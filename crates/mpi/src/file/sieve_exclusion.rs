@@ -15,51 +15,49 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How the ranks of a file keep sieving writes apart from others.
 #[derive(Clone)]
-pub(super) enum WriteGate {
+pub(super) enum SieveExclusion {
     /// There is one rank.
-    Alone,
+    OneRank,
     /// By the node's memory. The number is this rank's.
     OnNode(Arc<NodeState>, u32),
     /// Not at all: the ranks share no memory, and sieve only if a hint says so on all of them.
-    Elsewhere,
+    SeveralNodes,
 }
 
 /// A rank's writes that are under way, in a cache line of their own. Zeros: none are.
 #[derive(Default)]
 #[repr(C, align(64))]
-pub(super) struct UnderWay(AtomicU32);
+pub(super) struct WritesInFlight(AtomicU32);
 
 /// A write that is under way without a lock.
-pub(super) struct Unlocked(Option<(Arc<NodeState>, u32)>);
+pub(super) struct UnlockedWrite(Option<(Arc<NodeState>, u32)>);
 
-impl WriteGate {
+impl SieveExclusion {
     /// May this rank sieve without being asked to?
     pub fn may_sieve(&self) -> bool {
-        !matches!(self, WriteGate::Elsewhere)
+        !matches!(self, SieveExclusion::SeveralNodes)
     }
 
     /// Begins a write, which `sieves` or not. `None`: it has to be made under a lock. Blocks while
     /// the first sieving write waits for others.
-    pub fn begin(&self, sieves: bool) -> Option<Unlocked> {
-        let WriteGate::OnNode(state, rank) = self else {
-            return Some(Unlocked(None));
+    pub fn begin(&self, sieves: bool) -> Option<UnlockedWrite> {
+        let SieveExclusion::OnNode(state, rank) = self else {
+            return Some(UnlockedWrite(None));
         };
         if sieves {
-            state.close();
+            state.begin_sieving();
             return None;
         }
-        if state.is_closed() {
+        if state.is_sieved() {
             return None;
         }
-        let own = &state.under_way()[*rank as usize].0;
+        let own = &state.writes_in_flight()[*rank as usize].0;
         own.fetch_add(1, Ordering::SeqCst);
-        let unlocked = Unlocked(Some((state.clone(), *rank)));
+        let unlocked = UnlockedWrite(Some((state.clone(), *rank)));
         // The flag may have been raised since: who raised it waits for this write, or not.
-        (!state.is_closed()).then_some(unlocked)
+        (!state.is_sieved()).then_some(unlocked)
     }
-}
 
-impl WriteGate {
     /// Writes one run, under a lock if somebody sieves. Blocks.
     pub fn write(&self, file: &dyn StoredFile, data: &[u8], offset: u64) -> ferry_io::Result<()> {
         let unlocked = self.begin(false);
@@ -73,14 +71,14 @@ impl WriteGate {
 }
 
 impl NodeState {
-    fn is_closed(&self) -> bool {
+    fn is_sieved(&self) -> bool {
         self.sieved().load(Ordering::SeqCst) != 0
     }
 
     /// Raises the flag, and waits for the writes without locks.
-    fn close(&self) {
+    fn begin_sieving(&self) {
         self.sieved().store(1, Ordering::SeqCst);
-        for UnderWay(count) in self.under_way() {
+        for WritesInFlight(count) in self.writes_in_flight() {
             loop {
                 let now = count.load(Ordering::SeqCst);
                 if now == 0 {
@@ -92,12 +90,12 @@ impl NodeState {
     }
 }
 
-impl Drop for Unlocked {
+impl Drop for UnlockedWrite {
     fn drop(&mut self) {
         let Some((state, rank)) = &self.0 else { return };
-        let count = &state.under_way()[*rank as usize].0;
+        let count = &state.writes_in_flight()[*rank as usize].0;
         count.fetch_sub(1, Ordering::SeqCst);
-        if state.is_closed() {
+        if state.is_sieved() {
             let _ = futex::wake(count, futex::Flags::empty(), i32::MAX as u32);
         }
     }
@@ -108,40 +106,42 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    fn gates(ranks: u32) -> Vec<WriteGate> {
+    fn exclusions(ranks: u32) -> Vec<SieveExclusion> {
         let state = Arc::new(NodeState::of_threads(ranks));
-        let gate = |rank| WriteGate::OnNode(state.clone(), rank);
-        (0..ranks).map(gate).collect()
+        let exclusion = |rank| SieveExclusion::OnNode(state.clone(), rank);
+        (0..ranks).map(exclusion).collect()
     }
 
     #[test]
     fn nobody_writes_without_a_lock_once_one_sieves() {
-        let gates = gates(2);
-        assert!(gates[0].begin(false).is_some());
-        let before = gates[0].begin(false);
+        let exclusions = exclusions(2);
+        assert!(exclusions[0].begin(false).is_some());
+        let before = exclusions[0].begin(false);
         let sieves = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert!(gates[1].begin(true).is_none());
+                assert!(exclusions[1].begin(true).is_none());
                 sieves.store(true, Ordering::SeqCst);
             });
-            while !matches!(&gates[0], WriteGate::OnNode(state, _) if state.is_closed()) {
+            while !matches!(&exclusions[0], SieveExclusion::OnNode(state, _) if state.is_sieved()) {
                 std::thread::yield_now();
             }
             assert!(
                 !sieves.load(Ordering::SeqCst),
                 "it waits for the write under way"
             );
-            assert!(gates[0].begin(false).is_none());
+            assert!(exclusions[0].begin(false).is_none());
             drop(before);
         });
         assert!(sieves.load(Ordering::SeqCst));
-        assert!(gates[1].begin(false).is_none());
+        assert!(exclusions[1].begin(false).is_none());
     }
 
     #[test]
     fn alone_nothing_is_locked() {
-        assert!(WriteGate::Alone.begin(true).is_some() && WriteGate::Alone.may_sieve());
-        assert!(!WriteGate::Elsewhere.may_sieve());
+        assert!(
+            SieveExclusion::OneRank.begin(true).is_some() && SieveExclusion::OneRank.may_sieve()
+        );
+        assert!(!SieveExclusion::SeveralNodes.may_sieve());
     }
 }
