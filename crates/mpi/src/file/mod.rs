@@ -5,7 +5,7 @@
 //! view, representation     what of the file a process sees, and how data are represented there
 //! position, shared         the individual and the shared file pointer
 //! access                   independent reads and writes
-//! sieve_exclusion               sieving writes beside others
+//! sieve_exclusion          sieving writes beside others
 //! background               their non-blocking forms
 //! collective               collective reads and writes, in two phases
 //! ordered, split           in the order of the ranks; begin and end

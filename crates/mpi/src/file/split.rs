@@ -97,7 +97,7 @@ impl File {
 
     /// Ends a split collective. Blocks until its data are transferred.
     ///
-    /// Errors: Other if none or another has active; Buffer if it has another buffer; those of the
+    /// Errors: Other if none or another has begun; Buffer if it has another buffer; those of the
     /// transfer.
     pub fn split_end(&self, what: SplitCollective, address: *const u8) -> Result<Outcome> {
         let mut split = self.split.lock().unwrap_or_else(PoisonError::into_inner);
