@@ -17,6 +17,15 @@ const OURS_ALONE: [&str; 4] = [
     "PMPI_Psend_init_c",
 ];
 
+/// Constants of C programs that speak to Fortran, which the ABI's header leaves out (MPI 5.0
+/// §19.3.5).
+const OUR_CONSTANTS_ALONE: [&str; 4] = [
+    "MPI_F08_STATUSES_IGNORE",
+    "MPI_F08_STATUS_IGNORE",
+    "MPI_F_STATUSES_IGNORE",
+    "MPI_F_STATUS_IGNORE",
+];
+
 fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&path).unwrap();
@@ -82,7 +91,9 @@ fn constants_and_sizes_are_those_of_the_reference() {
     };
     let ours = our_header();
     let names = constants(&reference);
-    assert_eq!(names, constants(&ours), "the names of constants differ");
+    let alone = OUR_CONSTANTS_ALONE.map(str::to_string);
+    let expected: BTreeSet<String> = names.iter().cloned().chain(alone).collect();
+    assert_eq!(constants(&ours), expected, "the names of constants differ");
     assert!(names.len() > 360, "only {} constants found", names.len());
     let mut program = String::from(
         "#include <mpi.h>\n#include <stdio.h>\n#include <stddef.h>\nint main(void) {\n",
@@ -199,6 +210,10 @@ fn types(header: &Path) -> BTreeSet<String> {
 fn declarations(header: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for statement in statements(header) {
+        // The objects behind constants, which a program need not have.
+        if statement.ends_with("__attribute__((weak))") {
+            continue;
+        }
         let Some((head, parameters)) = statement.strip_suffix(')').and_then(|s| s.split_once('('))
         else {
             continue;

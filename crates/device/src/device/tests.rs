@@ -22,7 +22,10 @@ fn alone() -> Device {
     let status: &RankStatus = Box::leak(Box::default());
     let policy = WaitPolicy::new(1, 1);
     let alone = RankInfo::on_one_host(0, 1, "here");
-    Device::new(&alone, None, None, status, policy, false).unwrap()
+    let mut device = Device::new(&alone, None, None, status, policy, false).unwrap();
+    // Process 1 is of the same job.
+    device.worker.engine.size = 2;
+    device
 }
 
 fn cable_pulled() -> TransportError {

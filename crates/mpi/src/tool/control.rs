@@ -26,7 +26,7 @@ enum Setting {
 
 /// Settings that are read when the process or its job starts. Their value is that of the
 /// environment. They cannot be changed.
-const ENVIRONMENT: [(&str, &str, Group); 17] = [
+const ENVIRONMENT: [(&str, &str, Group); 19] = [
     (
         "FERRY_ON_HANG",
         "what mpiexec does when all ranks wait for each other",
@@ -102,6 +102,16 @@ const ENVIRONMENT: [(&str, &str, Group); 17] = [
         "FERRY_OVERLAP_REPORT",
         "1: at the end each rank says what became of its call sites",
         Group::Waiting,
+    ),
+    (
+        "FERRY_NAMES",
+        "host:port of the server that keeps the names of MPI_Publish_name (ferry names)",
+        Group::Job,
+    ),
+    (
+        "FERRY_CONNECT_TIMEOUT",
+        "seconds that MPI_Comm_connect and MPI_Comm_accept wait; otherwise for ever",
+        Group::Job,
     ),
     (
         "FERRY_PMI",

@@ -8,14 +8,19 @@
 
 use super::peers::PeerState;
 use super::{ConnTransport, PURPOSE, Token, business_card};
-use crate::{ForeignProcess, ForeignProcesses, Link, ProcId, TransportError};
+use crate::{ForeignProcess, ForeignProcesses, Inbox, Link, ProcId, TransportError};
 use ferry_auth::{HandshakeConfig, Identity, JobKey, Session};
 use rustix::event::epoll;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// What the handshake calls connections by a link.
 const PURPOSE_LINK: u16 = PURPOSE + 0x100;
+
+/// Ports that this process has closed and still knows. A choice: who connects to one of the last
+/// sixteen is told at once; who connects to an older one tries for a few seconds, as with any
+/// wrong key.
+const CLOSED_PORTS_MAX: usize = 16;
 
 /// A link with the processes that are known by it.
 pub(super) struct KnownLink {
@@ -29,6 +34,8 @@ pub(super) struct KnownLink {
 #[derive(Default)]
 pub(super) struct Foreign {
     links: Vec<KnownLink>,
+    /// The last ports that were closed, so that who connects to one hears a farewell.
+    closed_ports: VecDeque<HandshakeConfig>,
     processes: HashMap<ProcId, ForeignProcess>,
     /// The next process number that was never used.
     next: ProcId,
@@ -49,9 +56,16 @@ impl Foreign {
         self.processes.get(&process)
     }
 
-    /// The configurations of all links.
+    /// The configurations of all links, and of the ports closed last.
     pub fn configs(&self) -> impl Iterator<Item = &HandshakeConfig> {
-        self.links.iter().map(|l| &l.config)
+        let links = self.links.iter().map(|l| &l.config);
+        links.chain(&self.closed_ports)
+    }
+
+    /// Returns whether this session was made by a port that is closed.
+    pub fn is_of_closed_port(&self, session: &Session) -> bool {
+        let mut closed = self.closed_ports.iter();
+        closed.any(|config| config.local().job == session.job())
     }
 
     /// The configuration by which to connect to a process, and the process's number in it.
@@ -73,9 +87,18 @@ impl Foreign {
         new
     }
 
-    /// The process that has made this session by a link. `None`: the link is not known any more, or
-    /// no such process was made known. `host` is for messages.
+    /// The process that has made this session by a link, or by a port that is closed. `None`: the
+    /// link is not known any more, or no such process was made known. `host` is for messages.
     pub fn admitted(&mut self, session: &Session, host: String) -> Option<ProcId> {
+        if self.is_of_closed_port(session) {
+            return Some(self.insert(ForeignProcess {
+                link: session.job(),
+                number: session.peer(),
+                card: Vec::new(),
+                same_host: false,
+                host,
+            }));
+        }
         let link = self
             .links
             .iter()
@@ -137,7 +160,15 @@ impl ForeignProcesses for ConnTransport {
     }
 
     fn remove_link(&mut self, id: u64) {
-        self.foreign.links.retain(|l| l.id != id);
+        let Some(i) = self.foreign.links.iter().position(|l| l.id == id) else {
+            return;
+        };
+        let link = self.foreign.links.remove(i);
+        if link.is_port {
+            let closed = &mut self.foreign.closed_ports;
+            closed.truncate(CLOSED_PORTS_MAX - 1);
+            closed.push_front(link.config);
+        }
     }
 
     fn add_foreign(&mut self, process: ForeignProcess) -> ProcId {
@@ -201,7 +232,24 @@ impl ForeignProcesses for ConnTransport {
     }
 }
 
+/// Takes what comes from a process that has connected to a closed port.
+pub(super) struct Discard;
+
+impl Inbox for Discard {
+    fn on_message(&mut self, _from: ProcId, _message: u8, _bytes: &[u8]) -> bool {
+        false
+    }
+}
+
 impl ConnTransport {
+    /// Says farewell to process `process`, which has just connected to a closed port.
+    pub(super) fn dismiss(&mut self, process: ProcId) {
+        if let Some(i) = self.slot(process) {
+            self.peers[i].is_dismissed = true;
+        }
+        self.remove_foreign(process);
+    }
+
     /// Vacates the place of peer `i`, whose connection is not needed any more, once both sides have
     /// said farewell.
     pub(super) fn vacate_if_over(&mut self, i: usize) {
@@ -229,6 +277,7 @@ impl ConnTransport {
         self.splice_pipe.forget(process);
         self.peers[i].state = PeerState::Vacant;
         self.peers[i].leaving = false;
+        self.peers[i].is_dismissed = false;
         self.index[process as usize] = 0;
         self.vacated.push(i);
         self.forget_foreign(process);

@@ -37,6 +37,8 @@ pub(super) struct Peer {
     /// The process of another job is not needed any more; its place becomes free once both sides
     /// have said farewell.
     pub leaving: bool,
+    /// It has connected to a closed port: nobody receives what it sends.
+    pub is_dismissed: bool,
 }
 
 /// A connection that was accepted and has not yet proved which process it is from.

@@ -3,6 +3,7 @@
 use super::ConnTransport;
 pub use super::conn::PollInterest;
 use super::conn::ReadMode;
+use super::foreign::Discard;
 use super::peers::PeerState;
 use crate::Inbox;
 use rustix::event::epoll;
@@ -209,7 +210,10 @@ impl ConnTransport {
                     let readable =
                         epoll::EventFlags::IN | epoll::EventFlags::ERR | epoll::EventFlags::HUP;
                     if flags.intersects(readable) {
-                        let n = self.receive(i, inbox);
+                        let n = match self.peers[i].is_dismissed {
+                            true => self.receive(i, &mut Discard),
+                            false => self.receive(i, inbox),
+                        };
                         if self.peers[i].leaving {
                             self.vacate_if_over(i);
                         } else if n > 0 {

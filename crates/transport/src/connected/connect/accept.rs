@@ -114,7 +114,9 @@ impl ConnTransport {
     }
 
     /// The handshake is done: a process of this job has connected, or one of another job by a link.
+    /// One that has come to a closed port hears a farewell.
     fn admit(&mut self, pending_accept: PendingAccept, session: Session) {
+        let is_dismissed = self.foreign.is_of_closed_port(&session);
         let process = if session.job() == self.handshake_config.local().job {
             Some(session.peer()).filter(|&p| p != self.me && p < self.size && self.serves_job)
         } else {
@@ -143,6 +145,9 @@ impl ConnTransport {
                 // It has a connection already, or has been given up.
                 _ => self.reject(Rejected::Crossed, &pending_accept),
             },
+        }
+        if is_dismissed {
+            self.dismiss(process);
         }
     }
 }

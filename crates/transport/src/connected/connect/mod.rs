@@ -37,6 +37,7 @@ impl ConnTransport {
             process,
             state,
             leaving: false,
+            is_dismissed: false,
         };
         let i = match self.vacant.pop() {
             Some(i) => {
