@@ -230,9 +230,26 @@ fn reductions(comm: &Arc<Comm>) {
     assert_eq!(*callers.lock().unwrap(), [me, me]);
 }
 
-/// One test: there is one device, and what one thread of the program waits for is no other's.
+/// Set in the process of [`own_work`].
+const IN_OWN_PROCESS: &str = "FERRY_TEST_IN_OWN_PROCESS";
+
+/// One test in a process of its own: there is one device in a process, and another test uses it.
 #[test]
 fn own_work() {
+    if std::env::var_os(IN_OWN_PROCESS).is_some() {
+        return who_does_own_work();
+    }
+    let test = std::env::current_exe().unwrap();
+    let run = std::process::Command::new(test)
+        .args(["--exact", "coll::executor::tests::own_work"])
+        .env(IN_OWN_PROCESS, "1")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && told.contains("1 passed"), "{told}");
+}
+
+fn who_does_own_work() {
     let cores = cores();
     if cores.len() < 2 {
         return; // nothing is left to a thread on the same core
