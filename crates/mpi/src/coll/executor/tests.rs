@@ -231,7 +231,7 @@ fn reductions(comm: &Arc<Comm>) {
 }
 
 /// Set in the process of [`own_work`].
-const IN_OWN_PROCESS: &str = "FERRY_TEST_IN_OWN_PROCESS";
+const IN_OWN_PROCESS: &str = "OWN_WORK_IN_OWN_PROCESS";
 
 /// One test in a process of its own: there is one device in a process, and another test uses it.
 #[test]

@@ -31,7 +31,8 @@ pub(super) struct Extent {
     pub parameters: PlanParameters,
 }
 
-/// What a plan of two phases depends on, beside the extents. Ranks may have been given different hints.
+/// What a plan of two phases depends on, beside the extents. Ranks may have been given different
+/// hints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PlanParameters {
     /// Ranks that aggregate.
