@@ -51,7 +51,7 @@ macro_rules! entries {
             clippy::all
         )]
         mod entries {
-            use crate::$abi as A;
+            use $crate::$abi as A;
             use $crate::prelude::*;
 
             type H = <A as Abi>::Handle;
