@@ -51,8 +51,8 @@ macro_rules! entries {
             clippy::all
         )]
         mod entries {
-            use $crate::$abi as A;
             use $crate::prelude::*;
+            use $crate::$abi as A;
 
             type H = <A as Abi>::Handle;
             type F = <A as Abi>::File;
