@@ -39,7 +39,8 @@ pub mod constants {
     include!(concat!(env!("OUT_DIR"), "/constants.rs"));
 }
 
-/// The exported functions of an ABI, made from `crates/api/mpi.api` by the crate's build script.
+/// The exported functions of an ABI, made from `crates/api/mpi.api` by the crate's build script. `$abi` is
+/// the type in the module of the call that is [`abi::Abi`].
 #[macro_export]
 macro_rules! entries {
     ($abi:ident) => {
@@ -51,8 +52,8 @@ macro_rules! entries {
             clippy::all
         )]
         mod entries {
+            use super::$abi as A;
             use $crate::prelude::*;
-            use $crate::$abi as A;
 
             type H = <A as Abi>::Handle;
             type F = <A as Abi>::File;
