@@ -39,8 +39,8 @@ pub mod constants {
     include!(concat!(env!("OUT_DIR"), "/constants.rs"));
 }
 
-/// The exported functions of an ABI, made from `crates/api/mpi.api` by the crate's build script. `$abi` is
-/// the type in the module of the call that is [`abi::Abi`].
+/// The exported functions of an ABI, made from `crates/api/mpi.api` by the crate's build script.
+/// `$abi` is the type in the calling module that is [`abi::Abi`].
 #[macro_export]
 macro_rules! entries {
     ($abi:ident) => {
