@@ -34,7 +34,7 @@ MPI_Request *requests_in(int count, const fint *from, MPI_Request *few)
 void requests_changed(int count, fint *to, MPI_Request *from, MPI_Request *few)
 {
     for (int at = 0; at < count; at++)
-        request_changed(&to[at], from[at]);
+        request_changed(&to[at], from[at], 0);
     few_free(from, few);
 }
 

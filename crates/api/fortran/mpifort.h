@@ -210,27 +210,104 @@ static inline int is_dense(const struct descriptor *d)
  *
  * section: `n` and `type` become one datatype for the section, in place. strided: `type` becomes
  * one with the extent of the section's stride. copied: `at` becomes a copy of all elements. The
- * first two copy, too, where no datatype can do it. A persistent operation cannot have a copy.
- * Returns an error code. section_done frees what was made, once the operation is complete, and
- * copies back what was received. */
-INTERNAL int section(const struct descriptor *d, struct buffer *b, int persistent);
-INTERNAL int strided(const struct descriptor *d, struct buffer *b, int persistent);
-INTERNAL int copied(const struct descriptor *d, struct buffer *b, int persistent);
+ * first two copy, too, where no datatype can do it. Returns an error code. */
+INTERNAL int section(const struct descriptor *d, struct buffer *b);
+INTERNAL int strided(const struct descriptor *d, struct buffer *b);
+INTERNAL int copied(const struct descriptor *d, struct buffer *b);
+
+/* After the call: frees what was made for the section, or keeps a copy for the operation of
+ * `request`, if there is one. Bits of `how`: */
+#define RECEIVES 1   /* the operation writes the buffer */
+#define PERSISTENT 2 /* it has been made and not started */
+#define PARTITIONS 4 /* its partitions of `b->n` elements are sent and received one by one */
 INTERNAL void section_done(const struct descriptor *d, struct buffer *b, int err,
-                           const fint *request, int receives);
+                           const fint *request, int how);
 
-/* How many operations under way have a copy of a section. */
-extern INTERNAL int copies_under_way;
-/* The operation of this request is complete. */
-INTERNAL void copies_done(fint request);
+/* How many copies operations have that are under way or persistent. If there are none, the
+ * functions below need not be called. */
+extern INTERNAL int copies_kept;
+/* The operation of a persistent request is about to start. */
+INTERNAL void copies_start(fint request);
+/* It is complete: what was received is in the array after this. */
+INTERNAL void copies_back(fint request);
+/* It may be complete: asks, and does the same if it is. In MPICH that question ends the operation
+ * of a persistent request, so that MPI_Waitany does not see it: only where nothing else tells. */
+INTERNAL void copies_ask(fint request);
+/* The request is no more. If its operation is not known to be complete, it uses the copies for
+ * ever. */
+INTERNAL void copies_free(fint request, int complete);
+/* Partitions `low` to `high` are ready to be sent, or have arrived. */
+INTERNAL void copies_partitions(fint request, fint low, fint high, int arrived);
 
-/* A call may have completed the operation of a request. */
-static inline void request_changed(fint *number, MPI_Request request)
+static inline int any_copies(void)
+{
+    return UNLIKELY(__atomic_load_n(&copies_kept, __ATOMIC_RELAXED) > 0);
+}
+
+static inline void requests_start(int count, const fint *numbers)
+{
+    for (int at = 0; any_copies() && at < count; at++)
+        copies_start(numbers[at]);
+}
+
+/* All operations are complete, or, after an error, maybe some. */
+static inline void requests_complete(int count, const fint *numbers, int err)
+{
+    for (int at = 0; any_copies() && at < count; at++) {
+        if (err)
+            copies_ask(numbers[at]);
+        else
+            copies_back(numbers[at]);
+    }
+}
+
+/* Those with the indices of C are complete. A count or an index may be MPI_UNDEFINED. */
+static inline void requests_some(int count, const fint *indices, const fint *numbers)
+{
+    for (int at = 0; any_copies() && at < count; at++)
+        if (indices[at] >= 0)
+            copies_back(numbers[indices[at]]);
+}
+
+/* A call may have completed the operation of a request. One that is not persistent is no more
+ * then. */
+static inline void request_changed(fint *number, MPI_Request request, int complete)
 {
     fint now = request_out(request);
-    if (UNLIKELY(__atomic_load_n(&copies_under_way, __ATOMIC_RELAXED) > 0) && now != *number)
-        copies_done(*number);
+    if (any_copies()) {
+        if (now != *number)
+            copies_free(*number, 1);
+        else if (complete)
+            copies_back(now);
+    }
     *number = now;
+}
+
+/* MPI_Request_free has freed a request, if it has changed it. */
+static inline void request_freed(fint *number, MPI_Request request)
+{
+    fint now = request_out(request);
+    if (any_copies() && now != *number)
+        copies_free(*number, 0);
+    *number = now;
+}
+
+static inline void partitions_ready(fint request, fint low, fint high)
+{
+    if (any_copies())
+        copies_partitions(request, low, high, 0);
+}
+
+static inline void partitions_listed(fint request, int count, const fint *partitions)
+{
+    for (int at = 0; at < count; at++)
+        partitions_ready(request, partitions[at], partitions[at]);
+}
+
+static inline void partition_arrived(fint request, fint partition)
+{
+    if (any_copies())
+        copies_partitions(request, partition, partition, 1);
 }
 
 static inline void *address_in_f08(struct descriptor *d)

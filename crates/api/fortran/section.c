@@ -1,12 +1,6 @@
 /* Array sections in choice buffers of mpi_f08 (MPI 5.0 §19.1.12). */
 #include "mpifort.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Datatypes. */
-
 /* A datatype laid on the elements of an array: `per` of them are in one element, or one is `parts`
  * elements long. */
 struct fit {
@@ -102,50 +96,7 @@ static int first_elements(const struct descriptor *d, MPI_Datatype element, MPI_
     return err;
 }
 
-/* Copies. */
-
-static MPI_Count elements(const struct descriptor *d)
-{
-    MPI_Count n = 1;
-    for (int at = 0; at < d->rank; at++)
-        n *= d->dimensions[at].extent;
-    return n;
-}
-
-/* Copies all elements between the array and dense memory. */
-static void copy_elements(const struct descriptor *d, char *dense, int to_dense)
-{
-    ptrdiff_t index[MAX_RANK] = {0};
-    char *element = d->base;
-    for (MPI_Count n = elements(d); n > 0; n--) {
-        memcpy(to_dense ? dense : element, to_dense ? element : dense, d->elem_len);
-        dense += d->elem_len;
-        for (int at = 0; at < d->rank; at++) {
-            const struct dimension *dim = &d->dimensions[at];
-            element += dim->stride;
-            if (++index[at] < dim->extent)
-                break;
-            element -= index[at] * dim->stride;
-            index[at] = 0;
-        }
-    }
-}
-
-int copied(const struct descriptor *d, struct buffer *b, int persistent)
-{
-    int err = persistent ? MPI_ERR_UNSUPPORTED_OPERATION : MPI_ERR_NO_MEM;
-    char *memory = persistent ? NULL : malloc((size_t) elements(d) * d->elem_len + 1);
-    if (memory == NULL) {
-        PMPI_Comm_call_errhandler(MPI_COMM_SELF, err);
-        return err;
-    }
-    copy_elements(d, memory, 1);
-    b->at = memory;
-    b->made |= MADE_COPY;
-    return MPI_SUCCESS;
-}
-
-int section(const struct descriptor *d, struct buffer *b, int persistent)
+int section(const struct descriptor *d, struct buffer *b)
 {
     struct fit fit;
     MPI_Datatype element, made;
@@ -153,7 +104,7 @@ int section(const struct descriptor *d, struct buffer *b, int persistent)
     if (b->n <= 0 || b->type == MPI_DATATYPE_NULL)
         return MPI_SUCCESS;
     if (!fits(d, b->type, &fit))
-        return copied(d, b, persistent);
+        return copied(d, b);
     int err = element_type(d, b->type, fit, &element);
     if (err != MPI_SUCCESS)
         return err;
@@ -187,7 +138,7 @@ static ptrdiff_t stride_of(const struct descriptor *d)
     return stride;
 }
 
-int strided(const struct descriptor *d, struct buffer *b, int persistent)
+int strided(const struct descriptor *d, struct buffer *b)
 {
     struct fit fit;
     MPI_Datatype element, made;
@@ -195,7 +146,7 @@ int strided(const struct descriptor *d, struct buffer *b, int persistent)
     if (b->type == MPI_DATATYPE_NULL)
         return MPI_SUCCESS;
     if (stride == 0 || !fits(d, b->type, &fit) || fit.per > 1)
-        return copied(d, b, persistent);
+        return copied(d, b);
     int err = element_type(d, b->type, fit, &element);
     if (err == MPI_SUCCESS && fit.parts > 1) {
         MPI_Datatype part = element;
@@ -214,76 +165,4 @@ int strided(const struct descriptor *d, struct buffer *b, int persistent)
     b->type = made;
     b->made |= MADE_TYPE;
     return MPI_SUCCESS;
-}
-
-/* Copies of operations under way. */
-
-/* A copy that an operation uses after the call that started it. */
-struct under_way {
-    struct under_way *next;
-    void *memory;
-    fint request;
-    int receives;
-    struct descriptor array; /* with room for all dimensions */
-    struct dimension dimensions[MAX_RANK];
-};
-
-int copies_under_way;
-static struct under_way *first_copy;
-static pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void copy_done(const struct descriptor *d, char *memory, int receives)
-{
-    if (receives)
-        copy_elements(d, memory, 0);
-    free(memory);
-}
-
-void section_done(const struct descriptor *d, struct buffer *b, int err, const fint *request,
-                  int receives)
-{
-    if (b->made & MADE_TYPE)
-        PMPI_Type_free(&b->type);
-    if (!(b->made & MADE_COPY))
-        return;
-    struct under_way *copy = NULL;
-    if (err == MPI_SUCCESS && request != NULL && request_in(*request) != MPI_REQUEST_NULL)
-        copy = malloc(sizeof *copy);
-    if (copy == NULL) {
-        copy_done(d, b->at, receives && err == MPI_SUCCESS);
-        return;
-    }
-    copy->memory = b->at;
-    copy->request = *request;
-    copy->receives = receives;
-    memcpy(&copy->array, d, sizeof *d + (size_t) d->rank * sizeof d->dimensions[0]);
-    pthread_mutex_lock(&copies_lock);
-    copy->next = first_copy;
-    first_copy = copy;
-    __atomic_add_fetch(&copies_under_way, 1, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&copies_lock);
-}
-
-void copies_done(fint request)
-{
-    struct under_way *done = NULL;
-    pthread_mutex_lock(&copies_lock);
-    for (struct under_way **at = &first_copy; *at != NULL;) {
-        struct under_way *copy = *at;
-        if (copy->request != request) {
-            at = &copy->next;
-            continue;
-        }
-        *at = copy->next;
-        copy->next = done;
-        done = copy;
-        __atomic_sub_fetch(&copies_under_way, 1, __ATOMIC_RELAXED);
-    }
-    pthread_mutex_unlock(&copies_lock);
-    while (done != NULL) {
-        struct under_way *copy = done;
-        done = copy->next;
-        copy_done(&copy->array, copy->memory, copy->receives);
-        free(copy);
-    }
 }

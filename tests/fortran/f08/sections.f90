@@ -22,6 +22,9 @@ program sections
   call packed()
   call windows()
   call persistent()
+  call persistent_copies()
+  call persistent_reductions()
+  call partitions()
   call MPI_Finalize()
 
 contains
@@ -211,11 +214,11 @@ contains
     call MPI_Win_free(win)
   end subroutine
 
-  ! A datatype can describe it; a copy cannot.
+  ! A datatype describes the section.
   subroutine persistent()
     integer, asynchronous :: a(6), b(6)
     type(MPI_Request) :: requests(2)
-    integer :: i, error
+    integer :: i
     b = 0
     call MPI_Send_init(a(::2), 3, MPI_INTEGER, next, 3, MPI_COMM_WORLD, requests(1))
     call MPI_Recv_init(b(2::2), 3, MPI_INTEGER, before, 3, MPI_COMM_WORLD, requests(2))
@@ -227,9 +230,142 @@ contains
     end do
     call MPI_Request_free(requests(1))
     call MPI_Request_free(requests(2))
-    call MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN)
+  end subroutine
+
+  ! A datatype with gaps lies across the borders of the elements: they are copied at each start,
+  ! and back at each completion, whichever call finds it.
+  subroutine persistent_copies()
+    integer, asynchronous :: a(6, 2), b(12, 2), c(8)
+    type(MPI_Request) :: requests(2), freed
+    type(MPI_Datatype) :: gaps
+    integer :: i, n, indices(2), which
+    logical :: flag
+    call MPI_Type_vector(2, 1, 2, MPI_INTEGER, gaps)
+    call MPI_Type_commit(gaps)
+    call MPI_Send_init(a(::2, :), 2, gaps, next, 4, MPI_COMM_WORLD, requests(1))
+    call MPI_Recv_init(b(::4, :), 2, gaps, before, 4, MPI_COMM_WORLD, requests(2))
+    do i = 1, 8
+      b = -1
+      a(::2, :) = reshape([(100 * rank + 10 * i + n, n = 1, 6)], [3, 2])
+      call MPI_Start(requests(2))
+      call MPI_Barrier(MPI_COMM_WORLD)
+      call MPI_Start(requests(1))
+      select case (mod(i, 4))
+      case (0)
+        call MPI_Wait(requests(2), MPI_STATUS_IGNORE)
+      case (1)
+        flag = .false.
+        do while (.not. flag)
+          call MPI_Test(requests(2), flag, MPI_STATUS_IGNORE)
+        end do
+      case (2)
+        flag = .false.
+        do while (.not. flag)
+          call MPI_Request_get_status(requests(2), flag, MPI_STATUS_IGNORE)
+        end do
+      case (3)
+        which = 0
+        do while (which /= 2)
+          call MPI_Waitany(2, requests, which, MPI_STATUS_IGNORE)
+        end do
+      end select
+      n = 100 * before + 10 * i
+      call check(all(b(::4, 1) == [n + 1, -1, n + 3]) .and. all(b(::4, 2) == [n + 4, -1, n + 6]), &
+          'a persistent copy')
+      call check(count(b /= -1) == 4, 'only these elements')
+      ! What the program stores after the completion stays.
+      b(1, 1) = -2
+      call MPI_Waitsome(2, requests, n, indices, MPI_STATUSES_IGNORE)
+      call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
+      call check(b(1, 1) == -2, 'copied back once')
+    end do
+    call MPI_Request_free(requests(1))
+    call MPI_Request_free(requests(2))
+    ! Requests that have the same numbers, maybe, have nothing to do with them.
+    call MPI_Irecv(c, 8, MPI_INTEGER, before, 5, MPI_COMM_WORLD, requests(1))
+    call MPI_Isend(a(::2, 1), 3, MPI_INTEGER, next, 5, MPI_COMM_WORLD, freed)
+    call MPI_Request_free(freed)
+    call MPI_Wait(requests(1), MPI_STATUS_IGNORE)
+    call check(b(1, 1) == -2, 'freed')
+    call MPI_Barrier(MPI_COMM_WORLD)
+    call MPI_Bcast_init(b(::4, :), 2, gaps, 0, MPI_COMM_WORLD, MPI_INFO_NULL, requests(1))
+    do i = 1, 3
+      b = -1
+      if (rank == 0) b(::4, :) = i
+      call MPI_Start(requests(1))
+      call MPI_Wait(requests(1), MPI_STATUS_IGNORE)
+      call check(all(b([1, 9], :) == i) .and. all(b(2:4, :) == -1), 'a persistent broadcast')
+    end do
+    call MPI_Request_free(requests(1))
+    call MPI_Type_free(gaps)
+  end subroutine
+
+  subroutine persistent_reductions()
+    integer, asynchronous :: a(6), b(6), c(4, 4)
+    type(MPI_Request) :: requests(2)
+    integer :: i
     call MPI_Allreduce_init(a(::2), b(::2), 3, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, &
-        MPI_INFO_NULL, requests(1), error)
-    call check(error == MPI_ERR_UNSUPPORTED_OPERATION, 'a persistent reduction of a section')
+        MPI_INFO_NULL, requests(1))
+    call MPI_Allreduce_init(MPI_IN_PLACE, c(::3, ::3), 4, MPI_INTEGER, MPI_MAX, MPI_COMM_WORLD, &
+        MPI_INFO_NULL, requests(2))
+    do i = 1, 3
+      a = rank + i
+      b = 0
+      c = -rank
+      c(4, :) = i + rank
+      call MPI_Startall(2, requests)
+      call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
+      call check(all(b(::2) == ranks * i + (ranks * (ranks - 1)) / 2) .and. all(b(2::2) == 0), &
+          'a persistent reduction')
+      call check(all(c(1, ::3) == 0) .and. all(c(4, ::3) == i + ranks - 1), 'one in place')
+      call check(all(c(2:3, :) == -rank) .and. all(c(4, 2:3) == i + rank), 'and nothing else')
+    end do
+    call MPI_Request_free(requests(1))
+    call MPI_Request_free(requests(2))
+  end subroutine
+
+  ! Partitions of a section whose elements have no common stride.
+  subroutine partitions()
+    integer, parameter :: parts = 4
+    integer, asynchronous :: a(8, 3), b(6, 4)
+    type(MPI_Request) :: requests(2)
+    integer :: i, at, n
+    logical :: flag
+    call MPI_Psend_init(a(::2, :), parts, 3_MPI_COUNT_KIND, MPI_INTEGER, next, 6, MPI_COMM_WORLD, &
+        MPI_INFO_NULL, requests(1))
+    call MPI_Precv_init(b(::2, :), parts, 3_MPI_COUNT_KIND, MPI_INTEGER, before, 6, &
+        MPI_COMM_WORLD, MPI_INFO_NULL, requests(2))
+    do i = 1, 4
+      a = 0
+      b = -1
+      call MPI_Startall(2, requests)
+      a(::2, :) = reshape([(100 * rank + 20 * i + n, n = 1, 12)], [4, 3])
+      if (mod(i, 2) == 0) then
+        call MPI_Pready_range(0, 2, requests(1))
+        call MPI_Pready_list(1, [3], requests(1))
+      else
+        do at = parts - 1, 0, -1
+          call MPI_Pready(at, requests(1))
+        end do
+      end if
+      n = 100 * before + 20 * i
+      if (i > 2) then
+        flag = .false.
+        do while (.not. flag)
+          call MPI_Parrived(requests(2), 1, flag)
+        end do
+        call check(all(b(::2, 2) == [n + 4, n + 5, n + 6]), 'a partition')
+        b(1, 2) = 0
+      end if
+      call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
+      if (i > 2) then
+        call check(b(1, 2) == 0, 'a partition is copied back once')
+        b(1, 2) = n + 4
+      end if
+      call check(all(reshape(b(::2, :), [12]) == [(n + at, at = 1, 12)]), 'all partitions')
+      call check(all(b(2::2, :) == -1), 'and nothing between them')
+    end do
+    call MPI_Request_free(requests(1))
+    call MPI_Request_free(requests(2))
   end subroutine
 end program

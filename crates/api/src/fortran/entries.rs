@@ -10,10 +10,11 @@ use crate::kind::{Kind, Passing};
 use std::fmt::Write;
 
 /// Sources that are the same for all procedures: names and texts.
-pub const SOURCES: [(&str, &str); 8] = [
+pub const SOURCES: [(&str, &str); 9] = [
     ("mpifort.h", include_str!("../../fortran/mpifort.h")),
     ("convert.c", include_str!("../../fortran/convert.c")),
     ("section.c", include_str!("../../fortran/section.c")),
+    ("copies.c", include_str!("../../fortran/copies.c")),
     ("callback.c", include_str!("../../fortran/callback.c")),
     ("attribute.c", include_str!("../../fortran/attribute.c")),
     ("register.c", include_str!("../../fortran/register.c")),

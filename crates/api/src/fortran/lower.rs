@@ -124,15 +124,25 @@ fn handle(procedure: &Procedure, a: &Argument, c: &str, l: &mut Lowered) {
         Kind::Object(_, Passing::InOut) => {
             l.before.push(format!("{c} {local} = {word}_in(*{name});"));
             l.pass = format!("&{local}");
-            if procedure.function.name != "Cancel" {
-                // A freed request's operation may go on, and with it the copy of a section.
-                let goes_on = procedure.function.name == "Request_free";
-                let out = match word.as_str() {
-                    "request" if !goes_on => format!("request_changed({name}, {local});"),
-                    _ => format!("*{name} = {word}_out({local});"),
-                };
-                l.after.push(out);
-            }
+            let out = match (word.as_str(), procedure.function.name.as_str()) {
+                (_, "Cancel") => None,
+                ("request", "Start") => {
+                    l.before.push(format!("requests_start(1, {name});"));
+                    None
+                }
+                ("request", "Request_free") => {
+                    l.before.push(format!("requests_complete(1, {name}, 1);"));
+                    Some(format!("request_freed({name}, {local});"))
+                }
+                ("request", call) => {
+                    let complete = if call == "Wait" { "1" } else { "flag_c" };
+                    Some(format!(
+                        "request_changed({name}, {local}, !err && {complete});"
+                    ))
+                }
+                _ => Some(format!("*{name} = {word}_out({local});")),
+            };
+            l.after.extend(out);
         }
         Kind::Object(_, Passing::New | Passing::NewMaybe) => {
             l.before.push(format!("{c} {local} = {};", null_of(c)));
@@ -143,8 +153,39 @@ fn handle(procedure: &Procedure, a: &Argument, c: &str, l: &mut Lowered) {
         _ => {
             l.pass = format!("{word}_in(*{name})");
             l.usual = Some(Usual::Predefined(format!("({c}) (intptr_t) *{name}")));
+            copies(procedure, name, l);
         }
     }
+}
+
+/// Statements before and after a call whose request may have copies of sections and stays what it
+/// is.
+fn copies(procedure: &Procedure, name: &str, l: &mut Lowered) {
+    if name != "request" {
+        return;
+    }
+    match procedure.function.name.as_str() {
+        "Pready" => ready("*partition, *partition", l),
+        "Pready_range" => ready("*partition_low, *partition_high", l),
+        "Pready_list" => l
+            .before
+            .push("partitions_listed(*request, *length, array_of_partitions);".into()),
+        "Parrived" => {
+            l.after.push("if (!err && flag_c)".into());
+            l.after
+                .push("    partition_arrived(*request, *partition);".into());
+        }
+        "Request_get_status" => {
+            l.after.push("if (!err && flag_c)".into());
+            l.after.push("    requests_complete(1, request, 0);".into());
+        }
+        _ => {}
+    }
+}
+
+fn ready(partitions: &str, l: &mut Lowered) {
+    l.before
+        .push(format!("partitions_ready(*request, {partitions});"));
 }
 
 /// Arrays of handles.
@@ -165,10 +206,38 @@ fn handles(procedure: &Procedure, a: &Argument, c: &str, l: &mut Lowered) {
     l.before.push(format!(
         "{c} *{local} = {word}s_in({count}, {name}, {name}_few);"
     ));
+    if word == "request" && procedure.function.name == "Startall" {
+        l.before.push(format!("requests_start({count}, {name});"));
+    }
     l.after.push(match a.intent {
         Intent::InOut => format!("{word}s_changed({count}, {name}, {local}, {name}_few);"),
         _ => format!("few_free({local}, {name}_few);"),
     });
+    if word == "request" {
+        l.after.extend(complete(procedure, name, &count));
+    }
+}
+
+/// Statements after a call that tells which operations of an array of requests are complete.
+fn complete(procedure: &Procedure, name: &str, count: &str) -> Vec<String> {
+    let all = format!("requests_complete({count}, {name}, err);");
+    match procedure.function.name.as_str() {
+        "Waitall" => vec![all],
+        "Testall" | "Request_get_status_all" => {
+            vec!["if (err || flag_c)".into(), format!("    {all}")]
+        }
+        call if call.ends_with("any") => vec![
+            "if (!err)".into(),
+            format!("    requests_some(1, &indx_c, {name});"),
+        ],
+        call if call.ends_with("some") => vec![
+            "if (err)".into(),
+            format!("    {all}"),
+            "else".into(),
+            format!("    requests_some(*outcount, array_of_indices, {name});"),
+        ],
+        _ => Vec::new(),
+    }
 }
 
 /// A C expression for the number of elements of an array of handles.

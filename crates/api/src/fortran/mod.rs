@@ -89,9 +89,10 @@ pub fn files() -> Vec<(&'static str, String)> {
 }
 
 /// The library's sources that are compiled once.
-pub const COMPILED_ONCE: [&str; 5] = [
+pub const COMPILED_ONCE: [&str; 6] = [
     "convert.c",
     "section.c",
+    "copies.c",
     "callback.c",
     "attribute.c",
     "register.c",

@@ -68,7 +68,7 @@ fn layout<'a>(procedure: &'a Procedure, a: &Argument) -> Layout<'a> {
     } else if lower.contains("scatter") {
         sends
     } else {
-        f.chapter == "part"
+        is_partitioned(procedure)
     };
     match (ty, count) {
         (None, _) if a.parameter.kind.is("pointer") => Layout::Address,
@@ -97,21 +97,37 @@ pub fn lower(procedure: &Procedure, a: &Argument, l: &mut Lowered) {
             format!("type_in(*{})", ty.name),
             "section",
         ),
-        Layout::Runs(ty) => ("0".into(), format!("type_in(*{})", ty.name), "strided"),
+        Layout::Runs(ty) => {
+            // The elements of a partition are all that a copy has to know.
+            let count = if is_partitioned(procedure) {
+                "*count"
+            } else {
+                "0"
+            };
+            (count.into(), format!("type_in(*{})", ty.name), "strided")
+        }
         Layout::Copy => ("0".into(), "MPI_DATATYPE_NULL".into(), "copied"),
     };
-    let persistent = procedure.function.name.ends_with("_init");
     l.before.push(format!(
         "struct buffer {local} = {{{base}, {count}, {ty}, 0}};"
     ));
     l.before.push(format!("if (!err && !is_dense({name}))"));
-    l.before.push(format!(
-        "    err = {function}({name}, &{local}, {});",
-        i32::from(persistent)
-    ));
+    l.before
+        .push(format!("    err = {function}({name}, &{local});"));
     l.pass = format!("{local}.at");
     l.usual = Some(Usual::Dense(base.clone()));
-    let receives = procedure_writes(a);
+    let persistent = procedure.function.name.ends_with("_init");
+    let bits = [
+        (procedure_writes(a), "RECEIVES"),
+        (persistent, "PERSISTENT"),
+        (is_partitioned(procedure), "PARTITIONS"),
+    ];
+    let bits: Vec<&str> = bits.iter().filter(|b| b.0).map(|b| b.1).collect();
+    let how = if bits.is_empty() {
+        "0".into()
+    } else {
+        bits.join(" | ")
+    };
     let has_request = procedure
         .function
         .parameters
@@ -120,9 +136,12 @@ pub fn lower(procedure: &Procedure, a: &Argument, l: &mut Lowered) {
     let request = if has_request { "request" } else { "NULL" };
     l.after.push(format!("if ({local}.made)"));
     l.after.push(format!(
-        "    section_done({name}, &{local}, err, {request}, {});",
-        i32::from(receives)
+        "    section_done({name}, &{local}, err, {request}, {how});"
     ));
+}
+
+fn is_partitioned(procedure: &Procedure) -> bool {
+    procedure.function.chapter == "part"
 }
 
 fn procedure_writes(a: &Argument) -> bool {
