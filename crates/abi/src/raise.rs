@@ -30,7 +30,7 @@ pub enum Scope {
 }
 
 /// Raises `error` in call number `call`. Returns the code for the call to return, if the handler
-/// returns.
+/// returns. A user's handler may change it.
 #[cold]
 pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     let name = entry::name_of(call);
@@ -86,8 +86,7 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
         code,
         &format!("{name}{comm_name}"),
         &error,
-    );
-    code
+    )
 }
 
 /// The object that an error is raised on, if it is one of these.
@@ -115,10 +114,11 @@ fn handler_of_process() -> Arc<Errhandler> {
     }
 }
 
-/// Calls a handler for an error in `call`, which names the call and its object.
-pub fn invoke(handler: &Errhandler, object: Handle, code: i32, call: &str, error: &Error) {
+/// Calls a handler for an error in `call`, which names the call and its object. Returns the code
+/// that the handler has left.
+pub fn invoke(handler: &Errhandler, object: Handle, code: i32, call: &str, error: &Error) -> i32 {
     match handler.action() {
-        Action::Return => {}
+        Action::Return => code,
         Action::User(f) => f(object, code),
         Action::Fatal | Action::Abort => abort_job(call, code, error),
     }

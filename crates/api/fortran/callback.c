@@ -70,8 +70,8 @@ ALL(OP)
 #define HANDLER(n, word, type)                                                                     \
     static void word##_handler_##n(type *object, int *code, ...)                                   \
     {                                                                                              \
-        fint number = word##_out(*object), class = *code;                                          \
-        ((error_procedure *) word##_handlers.users[NUMBER(n)])(&number, &class);                   \
+        fint number = word##_out(*object);                                                         \
+        ((error_procedure *) word##_handlers.users[NUMBER(n)])(&number, code);                     \
     }
 #define HANDLERS(n)                                                                                \
     HANDLER(n, comm, MPI_Comm)                                                                     \

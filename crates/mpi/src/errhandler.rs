@@ -19,8 +19,9 @@ pub enum Target {
 }
 
 /// A user's handler. Called with the handle of the object that the error is raised on, and the
-/// code.
-pub type UserHandler = Box<dyn Fn(u64, i32) + Send + Sync>;
+/// code. Returns the code for the call to return: the handler may have changed it, as in MPICH (MPI
+/// 5.0 §9.3 gives it the code's address).
+pub type UserHandler = Box<dyn Fn(u64, i32) -> i32 + Send + Sync>;
 
 /// The action of a handler.
 pub enum Action {
@@ -30,7 +31,7 @@ pub enum Action {
     Abort,
     /// None: the call returns its code (MPI_ERRORS_RETURN).
     Return,
-    /// Calls the user's function. Then the call returns its code.
+    /// Calls the user's function. Then the call returns the code that it has left.
     User(UserHandler),
 }
 
@@ -176,12 +177,15 @@ mod tests {
         static SEEN: AtomicI32 = AtomicI32::new(0);
         let h = Errhandler::user(
             Target::Comm,
-            Box::new(|_, code| SEEN.store(code, Ordering::Relaxed)),
+            Box::new(|_, code| {
+                SEEN.store(code, Ordering::Relaxed);
+                code + 1
+            }),
         );
         assert!(h.fits(Target::Comm) && !h.fits(Target::Win));
         assert!(Errhandler::fatal().fits(Target::Session));
         match h.action() {
-            Action::User(f) => f(1, 7),
+            Action::User(f) => assert_eq!(f(1, 7), 8),
             _ => panic!("it is a user's"),
         }
         assert_eq!(SEEN.load(Ordering::Relaxed), 7);

@@ -47,8 +47,12 @@ pub unsafe extern "C" fn error_handler<A: Abi, K: kind::Kind>(
     unsafe {
         let user: User<A::Handle> = transmute(state);
         let mut object = A::handle_out::<K>(*object);
-        let mut code = A::code_out(*code);
-        user(&raw mut object, &raw mut code);
+        let raised = A::code_out(*code);
+        let mut left = raised;
+        user(&raw mut object, &raw mut left);
+        if left != raised {
+            *code = A::code_in(left);
+        }
     }
 }
 
@@ -66,8 +70,12 @@ pub unsafe extern "C" fn file_error_handler<A: Abi>(
     unsafe {
         let user: User<A::File> = transmute(state);
         let mut file = A::file_out(*file);
-        let mut code = A::code_out(*code);
-        user(&raw mut file, &raw mut code);
+        let raised = A::code_out(*code);
+        let mut left = raised;
+        user(&raw mut file, &raw mut left);
+        if left != raised {
+            *code = A::code_in(left);
+        }
     }
 }
 

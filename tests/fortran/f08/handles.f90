@@ -55,6 +55,7 @@ contains
     if (comm /= MPI_COMM_SELF) error stop 3
     if (error_code == MPI_SUCCESS) error stop 4
     errors = errors + 1
+    error_code = MPI_ERR_OTHER
   end subroutine
 
   subroutine query(extra_state, status, ierror)
@@ -165,8 +166,9 @@ contains
     type(MPI_Comm) :: dup
     type(MPI_Request) :: request
     type(MPI_Status) :: status
-    integer :: total(2), key, other
+    integer :: total(2), key, other, code
     integer(kind=AK) :: value
+    character(len=MPI_MAX_LIBRARY_VERSION_STRING) :: library
     logical :: flag
     call MPI_Op_create(add, .true., op)
     call MPI_Allreduce([rank, 1], total, 2, MPI_INTEGER, op, MPI_COMM_WORLD)
@@ -178,8 +180,11 @@ contains
     call MPI_Op_free(op)
     call MPI_Comm_create_errhandler(handler, errhandler)
     call MPI_Comm_set_errhandler(MPI_COMM_SELF, errhandler)
-    call MPI_Recv(total, 1, MPI_INTEGER, 3, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE)
+    call MPI_Recv(total, 1, MPI_INTEGER, 3, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE, code)
     call check(errors == 1, 'an error handler')
+    ! MPICH has that too, except in its library of the standard ABI.
+    call MPI_Get_library_version(library, other)
+    call check(code == MPI_ERR_OTHER .or. library(:5) /= 'Ferry', 'the code of a handler')
     call MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL)
     call MPI_Errhandler_free(errhandler)
     call MPI_Comm_create_keyval(copy, delete, key, 7_AK)

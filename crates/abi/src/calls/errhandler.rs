@@ -15,6 +15,7 @@ fn handler(target: Target, f: ErrorFunction) -> Arc<Errhandler> {
             let (mut object, mut code) = (object, code);
             // SAFETY: the program's function, called as the standard says.
             unsafe { f(&raw mut object, &raw mut code) };
+            code
         }),
     )
 }
@@ -34,6 +35,7 @@ pub fn create_translated(
             let state = std::ptr::with_exposed_provenance_mut(state);
             // SAFETY: the other library's function, called with what it asked for.
             unsafe { f(state, &raw mut object, &raw mut code) };
+            code
         }),
     );
     give(&handler, errhandler);
