@@ -384,6 +384,9 @@ static void hints(void)
         OK(MPI_Win_fence(0, w.win));
         if (world_rank == 0)
             SAME(((long *)w.base)[1], 10 * world_size);
+        /* The hint is one that Ferry does not need. */
+        OK(MPI_Win_lock_all(0, w.win));
+        OK(MPI_Win_unlock_all(w.win));
         window_free(&w);
     }
     OK(MPI_Info_free(&info));

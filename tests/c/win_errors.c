@@ -394,21 +394,6 @@ static void made_and_freed(void)
     SAME(handler_calls, 0);
 }
 
-/* A window of which the program has said that it will not be locked. */
-static void no_locks(void)
-{
-    MPI_Info info;
-    OK(MPI_Info_create(&info));
-    OK(MPI_Info_set(info, "no_locks", "true"));
-    Window w = window_make(ALLOCATED, MPI_COMM_WORLD, 8, 1, info);
-    OK(MPI_Info_free(&info));
-    OK(MPI_Win_set_errhandler(w.win, noted));
-    BAD(w.win, MPI_ERR_RMA_SYNC, MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w.win), "MPI_Win_lock",
-        "no_locks");
-    BAD(w.win, MPI_ERR_RMA_SYNC, MPI_Win_lock_all(0, w.win), "MPI_Win_lock_all", "no_locks");
-    window_free(&w);
-}
-
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
@@ -423,7 +408,6 @@ int main(int argc, char **argv)
     own_operation();
     flavors();
     made_and_freed();
-    no_locks();
     OK(MPI_Errhandler_free(&noted));
     return check_end();
 }

@@ -2,7 +2,6 @@
 
 use super::{Flavor, Win};
 use crate::{Info, Result, err};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Hints that the program can assert, true or false.
@@ -16,9 +15,9 @@ const ACCUMULATE_GRANULARITY: &str = "mpi_accumulate_granularity";
 pub(super) const NONCONTIG: &str = "alloc_shared_noncontig";
 
 /// The hints in force. Ferry keeps the strictest ordering and the finest granularity whatever they
-/// say, for they cost it nothing.
+/// say, for they cost it nothing. For the same reason a window with `no_locks` can be locked: there
+/// are programs that set it and do (the Parallel Research Kernels), and MPICH lets them.
 pub(super) struct Hints {
-    no_locks: AtomicBool,
     values: Mutex<Vec<(&'static str, String)>>,
 }
 
@@ -42,7 +41,6 @@ impl Hints {
             values.push((NONCONTIG, "false".into()));
         }
         let hints = Hints {
-            no_locks: AtomicBool::new(false),
             values: Mutex::new(values),
         };
         hints.set(info)?;
@@ -65,8 +63,6 @@ impl Hints {
             }
             *value = checked(key, given.trim())?;
         }
-        let no_locks = new.iter().any(|(k, v)| *k == NO_LOCKS && v == "true");
-        self.no_locks.store(no_locks, Ordering::Relaxed);
         *values = new;
         Ok(())
     }
@@ -116,11 +112,6 @@ impl Win {
     pub fn set_info(&self, info: &Info) -> Result<()> {
         self.hints.set(Some(info))
     }
-
-    /// The program has said that it never locks the window.
-    pub(super) fn has_no_locks(&self) -> bool {
-        self.hints.no_locks.load(Ordering::Relaxed)
-    }
 }
 
 #[cfg(test)]
@@ -146,10 +137,14 @@ mod tests {
     fn a_bad_hint_changes_nothing() {
         let info = Info::of([(NO_LOCKS, "true"), (ACCUMULATE_OPS, "same_op")]);
         let hints = Hints::new(Some(&info), Flavor::Create).unwrap();
-        assert!(hints.no_locks.load(Ordering::Relaxed));
+        let no_locks = || {
+            let values = hints.values.lock().unwrap();
+            values.contains(&(NO_LOCKS, "true".into()))
+        };
+        assert!(no_locks());
         let info = Info::of([(NO_LOCKS, "false"), (SAME_SIZE, "perhaps")]);
         assert!(hints.set(Some(&info)).is_err());
-        assert!(hints.no_locks.load(Ordering::Relaxed));
+        assert!(no_locks());
         assert!(Hints::new(Some(&info), Flavor::Dynamic).is_ok());
     }
 }

@@ -62,7 +62,6 @@ impl Win {
         let target = self.target(rank)?;
         {
             let mut state = self.epochs.state();
-            self.check_locks_allowed("MPI_Win_lock")?;
             let count = match state.access {
                 Access::Locked(count) => count,
                 _ => {
@@ -127,7 +126,6 @@ impl Win {
     pub fn lock_all(&self, no_check: bool) -> Result<()> {
         {
             let mut state = self.epochs.state();
-            self.check_locks_allowed("MPI_Win_lock_all")?;
             self.begin_access(&state, "MPI_Win_lock_all")?;
             state.access = Access::LockedAll { no_check };
         }
@@ -166,13 +164,6 @@ impl Win {
 
     fn has_locked_all(&self) -> bool {
         matches!(self.epochs.state().access, Access::LockedAll { .. })
-    }
-
-    fn check_locks_allowed(&self, call: &str) -> Result<()> {
-        if self.has_no_locks() {
-            return Err(err!(RmaSync, "{call} of a window whose info says no_locks"));
-        }
-        Ok(())
     }
 
     /// Completes the operations to a target and releases its lock.
