@@ -1,6 +1,7 @@
 //! `ferry doctor`: what is found on this machine, what it means for jobs, and what to change.
 
 mod cross_memory;
+pub mod program;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,26 +36,42 @@ pub fn report() -> String {
         env!("CARGO_PKG_VERSION"),
         rustix::system::uname().nodename().to_string_lossy()
     );
-    for Finding { topic, found, .. } in &findings {
+    text += &listed(&findings);
+    text += "\nMessages between ranks of this machine\n";
+    for line in protocols(cma.allowed()) {
+        text += &format!("  {line}\n");
+    }
+    text += &changes(&findings);
+    text
+}
+
+/// Findings and what to change.
+fn text_of(findings: &[Finding]) -> String {
+    listed(findings) + &changes(findings)
+}
+
+fn listed(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for Finding { topic, found, .. } in findings {
         let mut lines = found.lines();
         text += &format!("{topic:<16} {}\n", lines.next().unwrap_or_default());
         for line in lines {
             text += &format!("{:<16} {line}\n", "");
         }
     }
-    text += "\nMessages between ranks of this machine\n";
-    for line in protocols(cma.allowed()) {
-        text += &format!("  {line}\n");
-    }
+    text
+}
+
+fn changes(findings: &[Finding]) -> String {
     let changes: Vec<_> = findings
         .iter()
         .filter_map(|f| f.change.as_deref())
         .collect();
-    text += if changes.is_empty() {
+    let mut text = String::from(if changes.is_empty() {
         "\nNothing needs to be changed.\n"
     } else {
         "\nTo change\n"
-    };
+    });
     for change in changes {
         text += &format!("  - {change}\n");
     }

@@ -1,5 +1,5 @@
-//! `ferry`: looks at the machine (`doctor`), shows modelled ones (`machines`), installs
-//! (`install`) and removes (`uninstall`).
+//! `ferry`: looks at the machine or a program (`doctor`), runs one process (`run`), shows modelled
+//! machines (`machines`), installs (`install`) and removes (`uninstall`).
 
 mod collectives;
 mod doctor;
@@ -9,6 +9,7 @@ mod machines;
 mod manual;
 mod mpi4py;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,8 +27,13 @@ struct Ferry {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Say what Ferry finds on this machine, what that means for jobs, and what to change
+    /// Say what Ferry finds on this machine, what that means for jobs, and what to change; or, of a
+    /// program, which MPI it was linked with and which library it gets
     Doctor {
+        /// A program or library to look at
+        #[arg(conflicts_with_all = ["coverage", "variables", "collectives"],
+              value_hint = clap::ValueHint::CommandName)]
+        program: Option<OsString>,
         /// List the MPI functions that are not there yet instead
         #[arg(long)]
         coverage: bool,
@@ -37,6 +43,15 @@ enum Task {
         /// List instead which algorithms collectives of this many ranks use
         #[arg(long, value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..))]
         collectives: Option<u32>,
+    },
+    /// Run a program as one process without mpiexec, on Ferry's library of the MPI that it was
+    /// linked with. Under another launcher (srun, Hydra, prterun) it becomes a rank of that
+    /// launcher's job
+    Run {
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true,
+              value_hint = clap::ValueHint::CommandWithArguments)]
+        program: Vec<OsString>,
     },
     /// List the modelled machines for mpiexec --machine, or show one of them
     Machines {
@@ -115,6 +130,11 @@ fn main() -> ExitCode {
             }
         };
     }
+    if let Task::Run { program } = &task
+        && let Some((program, arguments)) = program.split_first()
+    {
+        return ferry_launch::run_alone(program, arguments);
+    }
     let report = match run(task) {
         Ok(report) => report,
         Err(text) => {
@@ -142,13 +162,17 @@ fn run(task: Task) -> Result<String, String> {
             ranks,
             ferry_job::Cores::counted().usable() as u32,
         )),
+        Task::Doctor {
+            program: Some(program),
+            ..
+        } => doctor::program::report(&program),
         Task::Doctor { .. } => Ok(doctor::report()),
         Task::Machines { what } => match what {
             None => Ok(machines::list()),
             Some(Machines::Show { name, file }) => machines::show(&name, file),
             Some(Machines::Measure { name }) => machines::measure(&name),
         },
-        Task::Ethernet(_) | Task::Names { .. } => Ok(String::new()),
+        Task::Ethernet(_) | Task::Names { .. } | Task::Run { .. } => Ok(String::new()),
         Task::Install {
             prefix,
             from,

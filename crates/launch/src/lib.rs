@@ -21,6 +21,7 @@
 //! ```
 
 mod agent;
+pub mod diagnosis;
 mod forward;
 mod hang;
 mod hosts;
@@ -30,6 +31,7 @@ mod plan;
 mod protocol;
 mod relay;
 mod run;
+mod run_alone;
 mod signals;
 mod start;
 
@@ -40,6 +42,7 @@ use std::process::ExitCode;
 
 pub use names::serve as serve_names;
 use options::Action;
+pub use run_alone::run_alone;
 pub use signals::Signals;
 
 /// What `ferry install` writes manual pages and completions from.

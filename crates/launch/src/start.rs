@@ -4,17 +4,21 @@
 //! environment  what a program's ranks inherit    program  which file a program's name means
 //! binding      which CPUs each rank may use      limits   room for the descriptors of all ranks
 //! topology     which CPUs share what             other_mpi  is a program linked with another MPI?
+//! libraries    leads a program to Ferry's libraries
+//! elf          which libraries a program needs, and where they are
 //! spawn        clone and exec of one rank        orphans  ends what ranks leave behind
 //! parent_death the process that cleans up after a killed mpiexec
 //! ```
 
 pub mod binding;
+pub mod elf;
 mod environment;
+pub mod libraries;
 mod limits;
 mod orphans;
 pub mod other_mpi;
 mod parent_death;
-mod program;
+pub mod program;
 mod spawn;
 mod topology;
 
@@ -33,7 +37,7 @@ use crate::options::Binding;
 use crate::protocol::Program;
 use crate::signals::{self, Signals};
 pub use environment::program_of;
-use environment::{LIBRARY_PATH, choose_mpi4py, library_folder, preload, put_first};
+use libraries::{Choice, LIBRARY_PATH, lead, library_folder};
 pub use orphans::{KILL_DELAY, REAP_TIMEOUT, kill_orphans};
 pub use parent_death::ParentDeathWatcher;
 use spawn::{ChildStack, RANK_SOCKET, SpawnSpec};
@@ -294,55 +298,23 @@ impl PreparedProgram {
             .map(|(name, value)| (name.os(), value.os()))
             .collect();
         environment.push((LAUNCH_FD.into(), RANK_SOCKET.to_string().into()));
-        if let Some(library) = library
-            && !program.own_library_path
-        {
-            put_first(&mut environment, library);
-            choose_mpi4py(&mut environment, library);
-        }
-        let path = environment
-            .iter()
-            .find(|(name, _)| name == "PATH")
-            .map(|(_, value)| value.clone());
         let name = program.program.os();
         let wdir = program.wdir.as_ref().map(|d| PathBuf::from(d.os()));
-        let path = program::find(&name, wdir.as_deref(), path).map_err(|e| StartError {
-            text: e.text,
-            status: e.status,
-        })?;
-        let library_path = environment
-            .iter()
-            .find(|(name, _)| name == LIBRARY_PATH)
-            .map(|(_, value)| value.as_os_str());
-        let folder = wdir.clone().unwrap_or_default();
-        let mut other_mpi = other_mpi::of_program(&folder.join(&path), library_path);
-        let stand_in = other_mpi
-            .as_ref()
-            .zip(library)
-            .and_then(|(other, library)| {
-                let chosen = program.own_library_path || program.allow_other_mpi;
-                let file = PathBuf::from(library).join(&other.library);
-                (!chosen && file.exists()).then_some(file)
-            });
-        if stand_in.is_some() {
-            other_mpi = None;
-        }
-        if let Some(other) = &other_mpi
-            && !program.allow_other_mpi
-        {
-            return Err(StartError {
-                text: other.refusal(&name.to_string_lossy()),
-                status: STATUS_NOT_EXECUTABLE,
-            });
-        }
-        let arguments = program.arguments.iter().map(|argument| argument.os());
-        let other_mpi = match other_mpi {
-            Some(other) => Some(other.described(&name.to_string_lossy())),
-            None => other_mpi::of_arguments(arguments, &folder, library_path),
+        let choice = Choice {
+            own_library_path: program.own_library_path,
+            allow_other_mpi: program.allow_other_mpi,
         };
-        if let Some(stand_in) = stand_in {
-            preload(&mut environment, stand_in.as_os_str());
-        }
+        let led = lead(&mut environment, &name, wdir.as_deref(), library, choice)?;
+        let path = led.path;
+        let arguments = program.arguments.iter().map(|argument| argument.os());
+        let other_mpi = match led.other_mpi {
+            Some(other) => Some(other.described(&name.to_string_lossy())),
+            None => {
+                let library_path = libraries::value(&environment, LIBRARY_PATH);
+                let folder = wdir.clone().unwrap_or_default();
+                other_mpi::of_arguments(arguments, &folder, library_path)
+            }
+        };
         let text = |s: OsString| {
             CString::new(s.into_vec())
                 .map_err(|_| StartError::new("an argument or variable holds a zero byte"))

@@ -2,61 +2,13 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
 
 use ferry_job::LAUNCH_FD;
 
+use super::libraries::LIBRARY_PATH;
 use crate::options::{AppContext, InheritedEnv};
 use crate::protocol::Program;
-
-/// Puts a folder first in LD_LIBRARY_PATH.
-pub(super) fn put_first(environment: &mut Vec<(OsString, OsString)>, library: &OsStr) {
-    match environment
-        .iter_mut()
-        .find(|(name, _)| name == LIBRARY_PATH)
-    {
-        Some((_, value)) if !value.is_empty() => {
-            let mut longer = library.to_owned();
-            longer.push(":");
-            longer.push(&value);
-            *value = longer;
-        }
-        Some((_, value)) => *value = library.to_owned(),
-        None => environment.push((LIBRARY_PATH.into(), library.to_owned())),
-    }
-}
-
-/// Puts a library before all others that a program loads (ld.so(8)).
-pub(super) fn preload(environment: &mut Vec<(OsString, OsString)>, library: &OsStr) {
-    match environment
-        .iter_mut()
-        .find(|(name, _)| name == "LD_PRELOAD")
-    {
-        Some((_, value)) if !value.is_empty() => {
-            value.push(":");
-            value.push(library);
-        }
-        Some((_, value)) => *value = library.to_owned(),
-        None => environment.push(("LD_PRELOAD".into(), library.to_owned())),
-    }
-}
-
-/// The variable by which users of mpi4py's wheels choose one of the ABIs that these have. Without
-/// it mpi4py takes the first MPI library that it finds, in Python's own folder at first, and loads
-/// that, wherever LD_LIBRARY_PATH leads (mpi4py, "MPI ABI").
-const MPI4PY_ABI: &str = "MPI4PY_MPIABI";
-
-/// Has mpi4py use MPICH's ABI, and so Ferry's library of it, unless the user has chosen.
-pub(super) fn choose_mpi4py(environment: &mut Vec<(OsString, OsString)>, library: &OsStr) {
-    let chosen = [MPI4PY_ABI, "MPI4PY_LIBMPI"];
-    let is_chosen = environment
-        .iter()
-        .any(|(name, _)| chosen.iter().any(|c| name == c));
-    if !is_chosen && PathBuf::from(library).join("libmpi.so.12").exists() {
-        environment.push((MPI4PY_ABI.into(), "mpich".into()));
-    }
-}
 
 /// Puts together what agents or this host start a program from. `remote`: for another host, where
 /// variables that describe this one are left out.
@@ -125,22 +77,4 @@ fn environment(app: &AppContext) -> Vec<(OsString, OsString)> {
         }
     }
     all
-}
-
-pub(super) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
-
-/// The folder of the installation that holds Ferry's libraries under the names that programs of the
-/// standard ABI, MPICH and Open MPI ask for. First in LD_LIBRARY_PATH, it makes programs run on
-/// Ferry that were built with another MPI's compiler wrapper.
-pub(super) fn library_folder() -> Option<OsString> {
-    let folder: PathBuf = env::current_exe()
-        .ok()?
-        .parent()?
-        .parent()?
-        .join("lib/ferry");
-    folder
-        .join("libmpi_abi.so.1")
-        .exists()
-        .then(|| folder.as_os_str().as_bytes().to_vec())
-        .map(OsString::from_vec)
 }

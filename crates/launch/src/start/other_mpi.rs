@@ -9,30 +9,13 @@
 //! `libmpi_abi.so`, so the program is then none of another MPI. A DT_RPATH comes before
 //! LD_LIBRARY_PATH; Ferry's library is then put before all others by LD_PRELOAD.
 
-use std::collections::{HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use object::read::elf::FileHeader;
-use object::{Endianness, ReadCache, elf};
-
-/// Libraries that are looked at for one program at most.
-const LIBRARIES_MAX: usize = 512;
-/// Folders that the dynamic linker searches after all others.
-const SYSTEM_FOLDERS: [&str; 6] = [
-    "/lib/x86_64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu",
-    "/lib64",
-    "/usr/lib64",
-    "/lib",
-    "/usr/lib",
-];
-/// Where further folders for the dynamic linker are named.
-const LINKER_SETTINGS: &str = "/etc/ld.so.conf";
-/// Settings that include each other are followed this deep.
-const INCLUDES_MAX: usize = 4;
+use super::elf;
 
 /// Another MPI's library that a program needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,41 +94,22 @@ fn loaded_by_tree(pid: i32, generations: usize) -> Option<String> {
 /// The other MPI that a program needs; none if it needs the standard ABI's library as well, or if
 /// it is a script. `library_path` is the LD_LIBRARY_PATH with which it will run.
 pub fn of_program(program: &Path, library_path: Option<&OsStr>) -> Option<OtherMpi> {
-    let own = needs(program)?;
-    // A DT_RPATH of the program holds for its libraries, too, and comes before LD_LIBRARY_PATH.
-    let mut folders = own.rpath.clone();
-    folders.extend(library_path.map(split_path).unwrap_or_default());
-    let mut system = None;
-    let mut known: HashSet<String> = HashSet::new();
-    let mut todo: VecDeque<(Option<String>, Needs)> = VecDeque::from([(None, own)]);
     let mut found = None;
-    while let Some((through, needs)) = todo.pop_front() {
-        for name in needs.libraries {
-            if name.starts_with("libmpi_abi.so") {
-                return None;
-            }
-            if known.len() >= LIBRARIES_MAX || !known.insert(name.clone()) {
-                continue;
-            }
-            if is_other_mpi(&name) {
-                let through = through.clone();
-                found.get_or_insert(OtherMpi {
-                    library: name.clone(),
-                    through,
-                });
-            }
-            let system = system.get_or_insert_with(system_folders);
-            let search_path = needs.rpath.iter().chain(&folders);
-            let search_path = search_path.chain(&needs.runpath).chain(&*system);
-            let library = search_path
-                .map(|folder| folder.join(&name))
-                .find_map(|f| self::needs(&f));
-            if let Some(library) = library {
-                todo.push_back((Some(through.clone().unwrap_or(name)), library));
-            }
+    let mut is_standard = false;
+    elf::walk(program, library_path, |library| {
+        is_standard = library.name.starts_with("libmpi_abi.so");
+        if found.is_none() && is_other_mpi(&library.name) {
+            found = Some(OtherMpi {
+                library: library.name.clone(),
+                through: library.through.clone(),
+            });
         }
-    }
-    found
+        match is_standard {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
+    found.filter(|_| !is_standard)
 }
 
 /// Whether a library of this name is another MPI's.
@@ -156,110 +120,10 @@ pub fn is_other_mpi(name: &str) -> bool {
     })
 }
 
-/// What an ELF file asks the dynamic linker for.
-struct Needs {
-    /// Names of libraries (DT_NEEDED).
-    libraries: Vec<String>,
-    /// Folders in which to look for them before LD_LIBRARY_PATH (DT_RPATH without DT_RUNPATH).
-    rpath: Vec<PathBuf>,
-    /// Folders in which to look for them after LD_LIBRARY_PATH (DT_RUNPATH).
-    runpath: Vec<PathBuf>,
-}
-
-/// What a file needs; nothing if it is no ELF file of this kind of machine.
-fn needs(path: &Path) -> Option<Needs> {
-    // Opening a named pipe would wait for its other end.
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let file = File::open(path).ok()?;
-    let data = ReadCache::new(file);
-    let header = elf::FileHeader64::<Endianness>::parse(&data).ok()?;
-    let endian = header.endian().ok()?;
-    let sections = header.sections(endian, &data).ok()?;
-    let dynamic = sections.dynamic_table(endian, &data).ok()?;
-    let mut needs = Needs {
-        libraries: Vec::new(),
-        rpath: Vec::new(),
-        runpath: Vec::new(),
-    };
-    let origin = fs::canonicalize(path).ok()?;
-    let origin = origin.parent()?.as_os_str();
-    for entry in &dynamic {
-        match entry.tag {
-            elf::DT_NEEDED => {
-                let name = dynamic.string(entry).ok()?;
-                needs.libraries.push(String::from_utf8_lossy(name).into());
-            }
-            elf::DT_RPATH | elf::DT_RUNPATH => {
-                let text = dynamic.string(entry).ok()?;
-                let path = with_origin(text, origin);
-                let folders = match entry.tag {
-                    elf::DT_RPATH => &mut needs.rpath,
-                    _ => &mut needs.runpath,
-                };
-                folders.extend(split_path(&path));
-            }
-            _ => {}
-        }
-    }
-    // The dynamic linker ignores DT_RPATH where there is DT_RUNPATH (ld.so(8)).
-    if !needs.runpath.is_empty() {
-        needs.rpath.clear();
-    }
-    Some(needs)
-}
-
-/// A search path with the folder of its file for $ORIGIN.
-fn with_origin(text: &[u8], origin: &OsStr) -> OsString {
-    let text = String::from_utf8_lossy(text);
-    let origin = origin.to_string_lossy();
-    let text = text.replace("${ORIGIN}", &origin);
-    text.replace("$ORIGIN", &origin).into()
-}
-
-/// The folders of a search path. An empty one, which means the working directory, is left out.
-fn split_path(path: &OsStr) -> Vec<PathBuf> {
-    let folders = path.as_bytes().split(|&b| b == b':' || b == b';');
-    let folders = folders.filter(|folder| !folder.is_empty());
-    folders
-        .map(|f| PathBuf::from(OsStr::from_bytes(f)))
-        .collect()
-}
-
-/// Folders that the dynamic linker searches for all programs.
-fn system_folders() -> Vec<PathBuf> {
-    let mut folders = Vec::new();
-    read_settings(Path::new(LINKER_SETTINGS), INCLUDES_MAX, &mut folders);
-    folders.extend(SYSTEM_FOLDERS.map(PathBuf::from));
-    folders
-}
-
-/// Folders that a file of the dynamic linker's settings names, and those that it includes.
-fn read_settings(file: &Path, depth: usize, folders: &mut Vec<PathBuf>) {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    for line in text.lines() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if let Some(pattern) = line.strip_prefix("include ") {
-            // Patterns there are of the form FOLDER/*.conf.
-            let pattern = Path::new(pattern.trim());
-            let folder = pattern.parent().unwrap_or(Path::new("/"));
-            let files = fs::read_dir(folder).into_iter().flatten().flatten();
-            let files = files.map(|entry| entry.path());
-            for file in files.filter(|f| f.extension().is_some_and(|e| e == "conf")) {
-                if depth > 0 {
-                    read_settings(&file, depth - 1, folders);
-                }
-            }
-        } else if line.starts_with('/') {
-            folders.push(line.into());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
     use std::process::Command;
 
     /// A scratch folder; it goes when dropped.

@@ -1,6 +1,5 @@
 //! What environment a program gets.
 
-use super::environment::LIBRARY_PATH;
 use super::*;
 use crate::options::{AppContext, InheritedEnv};
 
