@@ -6,7 +6,7 @@ ONLY ?=
 .DEFAULT_GOAL := build
 
 .PHONY: help build demo test bench bench-overlap bench-tipc papers docs install uninstall fuzz
-.PHONY: rapidio-soak hdf5 clean
+.PHONY: abis-debian rapidio-soak hdf5 clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | \
@@ -44,6 +44,9 @@ install: ## install library, mpi.h, commands, man pages and completions; PREFIX=
 
 uninstall: ## remove what install wrote under PREFIX, and nothing else
 	@scripts/uninstall "$(PREFIX)"
+
+abis-debian: ## run Fortran programs of Debian's Open MPI and MPICH over Ferry
+	@scripts/install target/prefix >/dev/null && tests/abis/debian target/prefix
 
 rapidio-soak: ## send 100 million segments through RapidIO cards that refuse some; minutes
 	@FERRY_RAPIDIO_SEGMENTS=100000000 cargo test -q --release -p ferry-fabric --lib long_traffic

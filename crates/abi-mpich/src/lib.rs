@@ -8,7 +8,7 @@
 mod handles;
 mod objects;
 
-use ferry_translate::abi::{Abi, Rooms, Tables, kind};
+use ferry_translate::abi::{Abi, StringSizes, Tables, kind};
 use ferry_translate::constants;
 use ferry_translate::extras::{of_standard_int, standard_int};
 use ferry_translate::standard::Status as StandardStatus;
@@ -50,7 +50,7 @@ impl Abi for Mpich {
     type Status = Status;
 
     const TABLES: Tables = ferry_translate::tables!(table);
-    const ROOMS: Rooms = ferry_translate::rooms!(table);
+    const STRING_SIZES: StringSizes = ferry_translate::string_sizes!(table);
     const ANY_SOURCE: i32 = table::ANY_SOURCE;
     const ANY_TAG: i32 = table::ANY_TAG;
     const PROC_NULL: i32 = table::PROC_NULL;

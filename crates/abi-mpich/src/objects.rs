@@ -5,47 +5,27 @@
 
 use crate::{Mpich as A, Status};
 use ferry_translate::abi::{Abi, kind};
-use ferry_translate::by_hand;
-use ferry_translate::extras::Bound;
+use ferry_translate::compound;
+use ferry_translate::extras::{Bound, Sentinel};
 use std::ffi::c_void;
 
 type H = <A as Abi>::Handle;
 type F = <A as Abi>::File;
 
-/// An address in exported data.
-#[repr(transparent)]
-#[derive(Debug)]
-pub struct Address(*const i32);
-
-// SAFETY: the address is compared, never read through.
-unsafe impl Sync for Address {}
-
 static UNWEIGHTED: i32 = 0;
 static WEIGHTS_EMPTY: i32 = 1;
 static ALL_HANDLES: i32 = 2;
-static F_STATUS: [i32; 5] = [0; 5];
 
 /// MPI_UNWEIGHTED.
 #[unsafe(no_mangle)]
-pub static MPI_UNWEIGHTED: Address = Address(&raw const UNWEIGHTED);
+pub static MPI_UNWEIGHTED: Sentinel = Sentinel::of(&UNWEIGHTED);
 /// MPI_WEIGHTS_EMPTY.
 #[unsafe(no_mangle)]
-pub static MPI_WEIGHTS_EMPTY: Address = Address(&raw const WEIGHTS_EMPTY);
+pub static MPI_WEIGHTS_EMPTY: Sentinel = Sentinel::of(&WEIGHTS_EMPTY);
 /// MPI_T_PVAR_ALL_HANDLES.
 #[unsafe(no_mangle)]
-pub static MPI_T_PVAR_ALL_HANDLES: Address = Address(&raw const ALL_HANDLES);
-/// MPI_F_STATUS_IGNORE.
-#[unsafe(no_mangle)]
-pub static MPI_F_STATUS_IGNORE: Address = Address((&raw const F_STATUS).cast());
-/// MPI_F_STATUSES_IGNORE.
-#[unsafe(no_mangle)]
-pub static MPI_F_STATUSES_IGNORE: Address = Address((&raw const F_STATUS).cast());
-/// MPI_F08_STATUS_IGNORE.
-#[unsafe(no_mangle)]
-pub static MPI_F08_STATUS_IGNORE: Address = Address((&raw const F_STATUS).cast());
-/// MPI_F08_STATUSES_IGNORE.
-#[unsafe(no_mangle)]
-pub static MPI_F08_STATUSES_IGNORE: Address = Address((&raw const F_STATUS).cast());
+pub static MPI_T_PVAR_ALL_HANDLES: Sentinel = Sentinel::of(&ALL_HANDLES);
+ferry_translate::export_ignored_statuses!(5);
 
 /// The addresses of MPI_UNWEIGHTED and MPI_WEIGHTS_EMPTY.
 pub fn weights() -> [*mut i32; 2] {

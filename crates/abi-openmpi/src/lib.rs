@@ -9,7 +9,7 @@
 
 mod objects;
 
-use ferry_translate::abi::{Abi, INVALID, PREDEFINED, Rooms, Tables, kind};
+use ferry_translate::abi::{Abi, INVALID, PREDEFINED, StringSizes, Tables, kind};
 use ferry_translate::constants;
 use ferry_translate::extras::{of_standard_int, standard_int};
 use ferry_translate::standard::Status as StandardStatus;
@@ -29,8 +29,8 @@ ferry_translate::entries!(OpenMpi);
 #[derive(Debug)]
 pub struct OpenMpi;
 
-/// MPI_Status of Open MPI.
-#[repr(C)]
+/// MPI_Status of Open MPI. In Fortran it is an array of INTEGERs, with their alignment.
+#[repr(C, packed(4))]
 #[derive(Clone, Copy, Debug)]
 pub struct Status {
     source: i32,
@@ -54,7 +54,7 @@ impl Abi for OpenMpi {
     type Status = Status;
 
     const TABLES: Tables = ferry_translate::tables!(table);
-    const ROOMS: Rooms = ferry_translate::rooms!(table);
+    const STRING_SIZES: StringSizes = ferry_translate::string_sizes!(table);
     const ANY_SOURCE: i32 = table::ANY_SOURCE;
     const ANY_TAG: i32 = table::ANY_TAG;
     const PROC_NULL: i32 = table::PROC_NULL;
@@ -92,10 +92,20 @@ impl Abi for OpenMpi {
 
     unsafe fn to_int<K: kind::Kind>(handle: usize) -> i32 {
         // SAFETY: the caller's promise.
-        unsafe { standard_int::<K>(objects::standard(handle)) }
+        unsafe {
+            let standard = objects::standard(handle);
+            if is_object(standard) {
+                standard_int::<K>(standard)
+            } else {
+                objects::to_integer::<K>(handle, standard)
+            }
+        }
     }
 
     unsafe fn from_int<K: kind::Kind>(number: i32) -> usize {
+        if let Some(predefined) = objects::of_integer::<K>(number) {
+            return predefined;
+        }
         // SAFETY: a call of MPI.
         objects::of_standard(unsafe { of_standard_int::<K>(number) })
     }

@@ -3,10 +3,11 @@
 
 #![allow(non_snake_case, non_upper_case_globals)]
 
-use crate::table::OBJECTS;
+use crate::table::{self, OBJECTS};
 use crate::{OpenMpi as A, Status, is_object};
+use ferry_translate::abi::kind::Kind;
 use ferry_translate::abi::{Abi, INVALID, kind};
-use ferry_translate::by_hand;
+use ferry_translate::compound;
 use ferry_translate::extras::Bound;
 use std::ffi::c_void;
 
@@ -110,28 +111,61 @@ pub static ompi_mpi_ldblcplex: Object = Object::new(INVALID);
 pub static ompi_mpi_errors_throw_exceptions: Object =
     Object::new(ferry_translate::constants::MPI_ERRORS_ARE_FATAL);
 
-/// An address in exported data.
-#[repr(transparent)]
-#[derive(Debug)]
-pub struct StatusAddress(*const [i32; 6]);
+/// The standard ABI's predefined handles of a kind by their INTEGERs in Fortran, 0 for none.
+const fn integers<K: Kind>() -> &'static [u64] {
+    match K::INDEX {
+        0 => table::COMM_INTEGERS,
+        1 => table::GROUP_INTEGERS,
+        2 => table::DATATYPE_INTEGERS,
+        3 => table::OP_INTEGERS,
+        4 => table::REQUEST_INTEGERS,
+        5 => table::MESSAGE_INTEGERS,
+        6 => table::INFO_INTEGERS,
+        7 => table::ERRHANDLER_INTEGERS,
+        8 => table::WIN_INTEGERS,
+        9 => table::SESSION_INTEGERS,
+        _ => table::FILE_INTEGERS,
+    }
+}
 
-// SAFETY: the address is compared, never read through.
-unsafe impl Sync for StatusAddress {}
+/// Datatypes that the standard ABI does not have: their INTEGERs in Fortran.
+static OTHER_DATATYPES: [(i32, &Object); 4] = [
+    (3, &ompi_mpi_ub),
+    (4, &ompi_mpi_lb),
+    (26, &ompi_mpi_2cplex),
+    (27, &ompi_mpi_2dblcplex),
+];
 
-static F_STATUS: [i32; 6] = [0; 6];
+/// Is the kind that of datatypes?
+const fn of_datatypes<K: Kind>() -> bool {
+    K::INDEX == kind::Datatype::INDEX
+}
 
-/// MPI_F_STATUS_IGNORE.
-#[unsafe(no_mangle)]
-pub static MPI_F_STATUS_IGNORE: StatusAddress = StatusAddress(&raw const F_STATUS);
-/// MPI_F_STATUSES_IGNORE.
-#[unsafe(no_mangle)]
-pub static MPI_F_STATUSES_IGNORE: StatusAddress = StatusAddress(&raw const F_STATUS);
-/// MPI_F08_STATUS_IGNORE.
-#[unsafe(no_mangle)]
-pub static MPI_F08_STATUS_IGNORE: StatusAddress = StatusAddress(&raw const F_STATUS);
-/// MPI_F08_STATUSES_IGNORE.
-#[unsafe(no_mangle)]
-pub static MPI_F08_STATUSES_IGNORE: StatusAddress = StatusAddress(&raw const F_STATUS);
+/// The INTEGER of a predefined handle; -1 of one that has none.
+#[inline(always)]
+pub fn to_integer<K: Kind>(handle: usize, standard: u64) -> i32 {
+    let at = integers::<K>().iter().position(|known| *known == standard);
+    if let Some(at) = at.filter(|_| standard != 0) {
+        return at as i32;
+    }
+    let mut others = OTHER_DATATYPES.iter().filter(|_| of_datatypes::<K>());
+    let other = others.find(|other| Address::of(other.1).0.addr() == handle);
+    other.map_or(-1, |other| other.0)
+}
+
+/// The predefined handle of an INTEGER.
+#[inline(always)]
+pub fn of_integer<K: Kind>(number: i32) -> Option<usize> {
+    let at = usize::try_from(number).ok()?;
+    if let Some(standard) = integers::<K>().get(at).filter(|standard| **standard != 0) {
+        return Some(of_standard(*standard));
+    }
+    let mut others = OTHER_DATATYPES.iter().filter(|_| of_datatypes::<K>());
+    let other = others.find(|other| other.0 == number)?;
+    Some(Address::of(other.1).0.expose_provenance())
+}
+
+ferry_translate::export_ignored_statuses!(6);
 
 macro_rules! predefined_functions {
     ($($dup:ident $null_copy:ident $null_delete:ident;)*) => {$(

@@ -75,14 +75,34 @@ static int is_from_fortran(const void *attribute)
     return found;
 }
 
+int is_predefined_key(int keyval)
+{
+    switch (keyval) {
+    case MPI_TAG_UB:
+    case MPI_HOST:
+    case MPI_IO:
+    case MPI_WTIME_IS_GLOBAL:
+    case MPI_APPNUM:
+    case MPI_LASTUSEDCODE:
+    case MPI_UNIVERSE_SIZE:
+    case MPI_WIN_BASE:
+    case MPI_WIN_SIZE:
+    case MPI_WIN_DISP_UNIT:
+    case MPI_WIN_CREATE_FLAVOR:
+    case MPI_WIN_MODEL:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 MPI_Aint attribute_out(int keyval, void *attribute)
 {
     if (keyval == MPI_WIN_BASE)
         return (MPI_Aint) attribute;
     if (keyval == MPI_WIN_SIZE)
         return *(MPI_Aint *) attribute;
-    if ((keyval >= MPI_TAG_UB && keyval <= MPI_UNIVERSE_SIZE) ||
-        (keyval >= MPI_WIN_BASE && keyval <= MPI_WIN_MODEL))
+    if (is_predefined_key(keyval))
         return *(int *) attribute;
     return is_from_fortran(attribute) ? *(MPI_Aint *) attribute : (MPI_Aint) attribute;
 }

@@ -7,6 +7,13 @@
 #ifndef MPIFORT_H
 #define MPIFORT_H
 
+#if defined MPIFORT_MPICH || defined MPIFORT_OPENMPI
+/* The library of another ABI, on the C functions of that ABI, which mpi.h declares. */
+#define MPIFORT_OTHER_ABI
+#include "mpi.h"
+#else
+/* MPI_COMM_DUP_FN and its like. */
+#define DUP_FUNCTION(WORD) 1
 /* mpi.h declares these for programs, which see their addresses alone. */
 #define mpifstatus_ declared_status
 #define mpifstatuses_ declared_statuses
@@ -17,6 +24,7 @@
 #undef mpifstatuses_
 #undef mpif08status_
 #undef mpif08statuses_
+#endif
 #include <stddef.h>
 #include <stdint.h>
 
@@ -58,6 +66,28 @@ typedef int fint;
 
 /* Handles. */
 
+#ifdef MPIFORT_MPICH
+/* Handles are ints, the same in C and in Fortran. Those of files are not. */
+#define HANDLE(c, word, name)                                                                      \
+    static inline c word##_in(fint number)                                                         \
+    {                                                                                              \
+        return sizeof(c) == sizeof number ? (c) (intptr_t) number : PMPI_##name##_f2c(number);     \
+    }                                                                                              \
+    static inline fint word##_out(c handle)                                                        \
+    {                                                                                              \
+        return sizeof(c) == sizeof(fint) ? (fint) (intptr_t) handle : PMPI_##name##_c2f(handle);   \
+    }
+#elif defined MPIFORT_OPENMPI
+#define HANDLE(c, word, name)                                                                      \
+    static inline c word##_in(fint number)                                                         \
+    {                                                                                              \
+        return PMPI_##name##_f2c(number);                                                          \
+    }                                                                                              \
+    static inline fint word##_out(c handle)                                                        \
+    {                                                                                              \
+        return PMPI_##name##_c2f(handle);                                                          \
+    }
+#else
 /* Predefined handles are numbers below this, the same in C and in Fortran (MPI 5.0 §21.3). */
 #define PREDEFINED 4096u
 
@@ -72,6 +102,7 @@ typedef int fint;
         return LIKELY((uintptr_t) handle < PREDEFINED) ? (fint) (intptr_t) handle                  \
                                                        : PMPI_##name##_toint(handle);              \
     }
+#endif
 /* A variable whose address has a meaning. A program that is not position independent has it in its
  * own data, at any alignment that the compiler likes. */
 #define SENTINEL(symbol, bytes) extern char symbol[bytes];
@@ -360,6 +391,18 @@ INTERNAL MPI_Session_errhandler_function *session_error_function(procedure *user
 /* An attribute's value in C is the address of a Fortran integer with it (MPI 5.0 §19.3.7). */
 INTERNAL void *attribute_in(MPI_Aint value);
 INTERNAL MPI_Aint attribute_out(int keyval, void *attribute);
+/* Is it the key of a predefined attribute in C? */
+INTERNAL int is_predefined_key(int keyval);
+
+/* The key in C. MPICH's predefined keys are one more in Fortran, where values are no pointers. */
+static inline int key_in(fint key)
+{
+#ifdef MPIFORT_MPICH
+    return is_predefined_key(key - 1) ? key - 1 : key;
+#else
+    return key;
+#endif
+}
 
 /* Tells the C library about Fortran, once. MPI is initialized. */
 INTERNAL void register_fortran(void);

@@ -82,7 +82,12 @@ void N(mpi_type_struct_)(fint *count, fint *blocklengths, fint *displacements, f
     MPI_Datatype made = MPI_DATATYPE_NULL, few[FEW];
     MPI_Datatype *types_c = types_in(*count, types, few);
     MPI_Aint *wide = wide_displacements(*count, displacements);
+#ifdef MPIFORT_OTHER_ABI
+    /* Knows MPI_LB and MPI_UB. */
+    int err = M(Type_struct)(*count, blocklengths, wide, types_c, &made);
+#else
     int err = M(Type_create_struct)(*count, blocklengths, wide, types_c, &made);
+#endif
     free(wide);
     few_free(types_c, few);
     *newtype = type_out(made);

@@ -61,7 +61,7 @@ static int delete_attribute(fint object, int key, void *attribute, void *state)
     return err;
 }
 
-#define ATTRIBUTES(word, type, Name)                                                               \
+#define ATTRIBUTES(word, type, Name, WORD)                                                         \
     static int word##_copy(type object, int key, void *state, void *in, void *out, int *flag)      \
     {                                                                                              \
         return copy_attribute(word##_out(object), key, state, in, out, flag);                      \
@@ -76,7 +76,7 @@ static int delete_attribute(fint object, int key, void *attribute, void *state)
         MPI_##Name##_copy_attr_function *copy_c = word##_copy;                                     \
         MPI_##Name##_delete_attr_function *delete_c = word##_delete;                               \
         if (copy == PROCEDURE(mpi_##word##_dup_fn_))                                               \
-            copy_c = (MPI_##Name##_copy_attr_function *) 1;                                        \
+            copy_c = (MPI_##Name##_copy_attr_function *) DUP_FUNCTION(WORD);                       \
         else if (copy == PROCEDURE(mpi_##word##_null_copy_fn_))                                    \
             copy_c = NULL;                                                                         \
         if (delete == PROCEDURE(mpi_##word##_null_delete_fn_))                                     \
@@ -88,20 +88,21 @@ static int delete_attribute(fint object, int key, void *attribute, void *state)
                                    fint *ierror)                                                   \
     {                                                                                              \
         void *attribute = NULL;                                                                    \
-        int found = 0;                                                                             \
-        int err = M(Name##_get_attr)(word##_in(*object), *key, &attribute, &found);                \
+        int found = 0, key_c = key_in(*key);                                                       \
+        int err = M(Name##_get_attr)(word##_in(*object), key_c, &attribute, &found);               \
         if (err == MPI_SUCCESS && found)                                                           \
-            *value = attribute_out(*key, attribute);                                               \
+            *value = attribute_out(key_c, attribute);                                              \
         *flag = found != 0;                                                                        \
         error_out(ierror, err);                                                                    \
     }                                                                                              \
     void N(mpi_##word##_set_attr_)(fint *object, fint *key, MPI_Aint *value, fint *ierror)         \
     {                                                                                              \
-        error_out(ierror, M(Name##_set_attr)(word##_in(*object), *key, attribute_in(*value)));     \
+        error_out(ierror, M(Name##_set_attr)(word##_in(*object), key_in(*key),                     \
+                                       attribute_in(*value)));                                     \
     }
-ATTRIBUTES(comm, MPI_Comm, Comm)
-ATTRIBUTES(type, MPI_Datatype, Type)
-ATTRIBUTES(win, MPI_Win, Win)
+ATTRIBUTES(comm, MPI_Comm, Comm, COMM)
+ATTRIBUTES(type, MPI_Datatype, Type, TYPE)
+ATTRIBUTES(win, MPI_Win, Win, WIN)
 #define ATTRIBUTE_NAMES(word, WORD)                                                                \
     ALIASES(word##_create_keyval, WORD##_CREATE_KEYVAL)                                            \
     ALIASES(word##_get_attr, WORD##_GET_ATTR)                                                      \
@@ -144,7 +145,7 @@ void N(mpi_keyval_create_)(procedure *copy, procedure *delete, fint *key, fint *
     MPI_Comm_copy_attr_function *copy_c = old_copy;
     MPI_Comm_delete_attr_function *delete_c = old_delete;
     if (copy == PROCEDURE(mpi_dup_fn_) || copy == PROCEDURE(mpi_comm_dup_fn_))
-        copy_c = (MPI_Comm_copy_attr_function *) 1;
+        copy_c = (MPI_Comm_copy_attr_function *) DUP_FUNCTION(COMM);
     else if (copy == PROCEDURE(mpi_null_copy_fn_) || copy == PROCEDURE(mpi_comm_null_copy_fn_))
         copy_c = NULL;
     if (delete == PROCEDURE(mpi_null_delete_fn_) ||
@@ -566,6 +567,12 @@ ALIAS_FORM(f_sync_reg_f08ts, f_sync_reg)
 #undef MPI_CONVERSION_FN_NULL
 #undef MPI_CONVERSION_FN_NULL_C
 
+/* In MPICH and Open MPI, procedures of a module that gfortran has compiled. */
+#ifdef MPIFORT_OTHER_ABI
+#define ALIAS_MODULE(name) ALIAS(__mpi_f08_callbacks_MOD_mpi_##name, mpi_##name##_)
+#else
+#define ALIAS_MODULE(name)
+#endif
 #define COPY_FUNCTIONS(word, WORD, value)                                                          \
     void mpi_##word##dup_fn_(fint *object, fint *key, value *extra, value *in, value *out,         \
                              fint *flag, fint *ierror)                                             \
@@ -590,7 +597,10 @@ ALIAS_FORM(f_sync_reg_f08ts, f_sync_reg)
     }                                                                                              \
     ALIASES(word##dup_fn, WORD##DUP_FN)                                                            \
     ALIASES(word##null_copy_fn, WORD##NULL_COPY_FN)                                                \
-    ALIASES(word##null_delete_fn, WORD##NULL_DELETE_FN)
+    ALIASES(word##null_delete_fn, WORD##NULL_DELETE_FN)                                            \
+    ALIAS_MODULE(word##dup_fn)                                                                     \
+    ALIAS_MODULE(word##null_copy_fn)                                                               \
+    ALIAS_MODULE(word##null_delete_fn)
 COPY_FUNCTIONS(comm_, COMM_, MPI_Aint)
 COPY_FUNCTIONS(type_, TYPE_, MPI_Aint)
 COPY_FUNCTIONS(win_, WIN_, MPI_Aint)

@@ -7,6 +7,8 @@
 //! crate.
 
 mod entries;
+pub mod fortran;
+mod header;
 mod parameter;
 mod table;
 

@@ -26,7 +26,7 @@ const HANDLES: [&str; 17] = [
 ];
 
 /// Function types: result, name, parameters.
-const FUNCTION_TYPES: &[(&str, &str, &str)] = &[
+pub(crate) const FUNCTION_TYPES: &[(&str, &str, &str)] = &[
     (
         "void",
         "User_function",

@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use ferry_api::abis::{self, Abi};
 use ferry_api::fortran::{COMPILED_ONCE, COMPILED_TWICE, MODULES, files};
 use rustix::fs::{FlockOperation, flock};
 
@@ -57,7 +58,7 @@ pub fn modules(compiler: &[OsString], lib: &Path) -> Result<Modules, String> {
 }
 
 fn modules_below(compiler: &[OsString], lib: &Path) -> Result<Modules, String> {
-    let key = key(compiler, &MODULES);
+    let key = key(compiler, &of_modules());
     let installed = lib.join(INSTALLED_MODULES).join(&key);
     let folder = match installed.join(OPTIONS).exists() {
         true => installed,
@@ -80,16 +81,19 @@ const NEEDS_DESCRIPTORS: &str = "mpi_f08.F90";
 pub struct Products {
     /// The library of the procedures.
     pub library: PathBuf,
+    /// The libraries of other ABIs, where their C libraries have been built.
+    pub other_abis: Vec<(Abi, PathBuf)>,
     /// The module files of the Fortran compiler in PATH: the name of their folder, and the files.
     pub modules: Option<(String, Vec<PathBuf>)>,
 }
 
 /// Compiles what an installation has for Fortran, or finds it in the cache. `c_library` is
-/// `libmpi_abi.so`. The compilers are those of `FERRY_CC` and `FERRY_FC`, else `cc` and `gfortran`.
+/// `libmpi_abi.so`, `other_abis` are the C libraries of other ABIs. The compilers are those of
+/// `FERRY_CC` and `FERRY_FC`, else `cc` and `gfortran`.
 ///
 /// # Errors
 /// Why there is no library: no C compiler, or its output.
-pub fn products(c_library: &Path) -> Result<Products, String> {
+pub fn products(c_library: &Path, other_abis: &[(Abi, PathBuf)]) -> Result<Products, String> {
     let compiler = |variable: &str, default: &str| {
         let chosen = env::var_os(variable).filter(|v| !v.is_empty());
         crate::wrapper::words(chosen.as_deref().unwrap_or(OsStr::new(default)))
@@ -98,20 +102,32 @@ pub fn products(c_library: &Path) -> Result<Products, String> {
     if find_program(&cc).is_none() {
         return Err(format!("there is no C compiler {}", shown(&cc)));
     }
-    let sources: Vec<&str> = files().iter().map(|f| f.0).filter(|n| is_c(n)).collect();
-    let key = key(&cc, &sources);
-    let folder = cached(&key, |folder| compile_library(&cc, c_library, folder))?;
+    let mut sources = files();
+    sources.retain(|f| is_c(f.0));
+    sources.push(("mpi.h", ferry_api::header::mpi_h()));
+    let library = library(&cc, LIBRARY, &[], &sources, c_library)?;
+    let other_abis = other_abis.iter().map(|(abi, c_library)| {
+        let define = format!("-D{}", abis::fortran::macro_name(*abi));
+        let name = abis::fortran::names(*abi).soname;
+        let sources = abis::fortran::files(*abi);
+        Ok((
+            *abi,
+            self::library(&cc, name, &[define], &sources, c_library)?,
+        ))
+    });
+    let other_abis: Vec<_> = other_abis.collect::<Result<_, String>>()?;
     let modules = find_program(&fc)
         .map(|_| {
             let found = modules_below(&fc, Path::new("/nonexistent"))?;
             let list = fs::read_dir(&found.folder).map_err(|e| e.to_string())?;
             let mut made: Vec<PathBuf> = list.flatten().map(|entry| entry.path()).collect();
             made.sort();
-            Ok::<_, String>((self::key(&fc, &MODULES), made))
+            Ok::<_, String>((self::key(&fc, &of_modules()), made))
         })
         .transpose()?;
     Ok(Products {
-        library: folder.join(LIBRARY),
+        library,
+        other_abis,
         modules,
     })
 }
@@ -122,7 +138,7 @@ fn is_c(name: &str) -> bool {
 
 /// A name for what a compiler makes of sources. It differs for another compiler, another version or
 /// other sources. No process is started for it.
-fn key(compiler: &[OsString], sources: &[&str]) -> String {
+fn key(compiler: &[OsString], sources: &[(&str, String)]) -> String {
     let mut text = String::new();
     for word in compiler {
         match find_program(std::slice::from_ref(word)).and_then(|p| Some((p.metadata().ok()?, p))) {
@@ -133,7 +149,7 @@ fn key(compiler: &[OsString], sources: &[&str]) -> String {
             None => text += &format!("{}\n", word.to_string_lossy()),
         }
     }
-    for (name, source) in files().iter().filter(|f| sources.contains(&f.0)) {
+    for (name, source) in sources {
         text += &format!("{name}\n{source}");
     }
     let name = compiler.last().map(Path::new).and_then(Path::file_name);
@@ -207,8 +223,15 @@ fn cached(key: &str, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<P
     Ok(folder)
 }
 
-fn write_sources(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<(), String> {
-    for (name, text) in files().iter().filter(|f| wanted(f.0)) {
+/// The sources of the modules.
+fn of_modules() -> Vec<(&'static str, String)> {
+    let mut sources = files();
+    sources.retain(|f| MODULES.contains(&f.0));
+    sources
+}
+
+fn write_sources(folder: &Path, sources: &[(&str, String)]) -> Result<(), String> {
+    for (name, text) in sources {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|e| format!("{} cannot be written: {e}", path.display()))?;
     }
@@ -248,7 +271,7 @@ fn run(compiler: &[OsString], arguments: &[&str], folder: &Path) -> Result<Strin
 }
 
 fn compile_modules(compiler: &[OsString], folder: &Path) -> Result<(), String> {
-    write_sources(folder, |name| MODULES.contains(&name))?;
+    write_sources(folder, &of_modules())?;
     let mut objects = Vec::new();
     for source in MODULES {
         match run(compiler, &["-O2", "-fPIC", "-c", source], folder) {
@@ -281,11 +304,29 @@ fn compile_modules(compiler: &[OsString], folder: &Path) -> Result<(), String> {
     fs::write(&path, options).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn compile_library(cc: &[OsString], c_library: &Path, folder: &Path) -> Result<(), String> {
-    write_sources(folder, is_c)?;
-    let header = folder.join("mpi.h");
-    fs::write(&header, ferry_api::header::mpi_h())
-        .map_err(|e| format!("{} cannot be written: {e}", header.display()))?;
+/// The library `name` in the cache, compiled from `sources` with the options `defines`.
+fn library(
+    cc: &[OsString],
+    name: &str,
+    defines: &[String],
+    sources: &[(&str, String)],
+    c_library: &Path,
+) -> Result<PathBuf, String> {
+    let key = key(cc, sources);
+    let compile = |folder: &Path| {
+        write_sources(folder, sources)?;
+        compile_library(cc, name, defines, c_library, folder)
+    };
+    Ok(cached(&key, compile)?.join(name))
+}
+
+fn compile_library(
+    cc: &[OsString],
+    name: &str,
+    defines: &[String],
+    c_library: &Path,
+    folder: &Path,
+) -> Result<(), String> {
     let once = COMPILED_ONCE.iter().chain(&COMPILED_TWICE);
     let once = once.map(|source| (*source, source.replace(".c", ".o"), ""));
     let again = COMPILED_TWICE.iter();
@@ -295,15 +336,16 @@ fn compile_library(cc: &[OsString], c_library: &Path, folder: &Path) -> Result<(
     for (source, object, define) in &jobs {
         let mut arguments = vec!["-O2", "-fPIC", "-w", "-I.", "-c", source, "-o", object];
         arguments.extend([*define].iter().filter(|d| !d.is_empty()));
+        arguments.extend(defines.iter().map(String::as_str));
         running.push(start(cc, &arguments, folder)?);
     }
     let results: Vec<_> = running.into_iter().map(|child| finish(cc, child)).collect();
     results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let soname = format!("-Wl,-soname,{LIBRARY}");
+    let soname = format!("-Wl,-soname,{name}");
     let c_library = std::path::absolute(c_library).map_err(|e| e.to_string())?;
     let c_library = c_library.to_string_lossy().into_owned();
     // The C library beside it, if the program did not load one already.
-    let mut arguments = vec!["-shared", "-o", LIBRARY, &soname, "-Wl,-rpath,$ORIGIN"];
+    let mut arguments = vec!["-shared", "-o", name, &soname, "-Wl,-rpath,$ORIGIN"];
     arguments.push("-Wl,--enable-new-dtags");
     arguments.extend(jobs.iter().map(|(_, object, _)| object.as_str()));
     arguments.push(&c_library);
@@ -320,15 +362,15 @@ mod tests {
 
     #[test]
     fn a_key_tells_compilers_and_sources_apart() {
-        let of = |words: &[&str], sources: &[&str]| {
+        let of = |words: &[&str], source: &str| {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-            key(&words, sources)
+            key(&words, &[("mpi.F90", source.into())])
         };
-        let shell = of(&["sh"], &MODULES);
+        let shell = of(&["sh"], "module mpi");
         assert!(shell.starts_with("sh-"), "{shell}");
-        assert_eq!(shell, of(&["sh"], &MODULES));
-        assert_ne!(shell, of(&["sh", "-i8"], &MODULES));
-        assert_ne!(shell, of(&["sh"], &["mpif.h"]));
-        assert_ne!(of(&["nothing-1"], &MODULES), of(&["nothing-2"], &MODULES));
+        assert_eq!(shell, of(&["sh"], "module mpi"));
+        assert_ne!(shell, of(&["sh", "-i8"], "module mpi"));
+        assert_ne!(shell, of(&["sh"], "module mpi_f08"));
+        assert_ne!(of(&["nothing-1"], ""), of(&["nothing-2"], ""));
     }
 }

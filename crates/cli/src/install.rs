@@ -6,7 +6,8 @@
 //! lib/       libmpi_abi.so.1, libmpi_abi.so; libmpifort_abi.so.1, libmpifort_abi.so;
 //!            libferry_mx.so.0, libferry_mx.so if it was built
 //! lib/ferry/ what mpiexec puts before programs: libmpi_abi.so.1, libmpi.so.12 and libmpich.so.12
-//!            (MPICH's ABI), libmpi.so.40 (Open MPI's); installed, the list of all files
+//!            (MPICH's ABI), libmpi.so.40 (Open MPI's), their libraries of Fortran; installed, the
+//!            list of all files
 //! lib/ferry/fortran/ sources of the modules; a folder with module files for a compiler
 //! lib/pkgconfig/  ferry.pc mpi_abi.pc mpi.pc mpi-c.pc mpi-cxx.pc mpi-fort.pc ferry_mx.pc
 //! share/man/man1/ manual pages
@@ -23,6 +24,7 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use ferry_api::abis::Abi;
 use ferry_cli::fortran;
 use manifest::{Entry, Manifest};
 pub use uninstall::uninstall;
@@ -45,11 +47,18 @@ const LINKS: [(&str, &str); 12] = [
     ("mpifc", "mpicc"),
 ];
 
-/// Libraries of other ABIs: cargo's product, and its name for the dynamic linker.
-const OTHER_ABIS: [(&str, &str); 2] = [
-    ("libmpi_mpich.so", "libmpi.so.12"),
-    ("libmpi_openmpi.so", "libmpi.so.40"),
+/// Libraries of other ABIs: cargo's products.
+const OTHER_ABIS: [(Abi, &str); 2] = [
+    (Abi::Mpich, "libmpi_mpich.so"),
+    (Abi::OpenMpi, "libmpi_openmpi.so"),
 ];
+
+/// The libraries of other ABIs that cargo has made in the folder `from`.
+pub fn other_abis(from: &Path) -> Vec<(Abi, PathBuf)> {
+    let products = OTHER_ABIS.map(|(abi, product)| (abi, from.join(product)));
+    let made = products.into_iter().filter(|(_, product)| product.exists());
+    made.collect()
+}
 
 /// The header of `libferry_mx.so`.
 const MX_HEADER: &str = include_str!("../../mx/include/ferry_mx.h");
@@ -92,15 +101,13 @@ pub fn install(
     put("lib/libmpi_abi.so", Content::Link("libmpi_abi.so.1"))?;
     let link = Content::Link("../libmpi_abi.so.1");
     put("lib/ferry/libmpi_abi.so.1", link)?;
-    for (product, name) in OTHER_ABIS {
-        if from.join(product).exists() {
-            let file = Content::Copy(&from.join(product), 0o755);
-            put(&format!("lib/ferry/{name}"), file)?;
+    for (abi, product) in other_abis(from) {
+        let file = Content::Copy(&product, 0o755);
+        put(&format!("lib/ferry/{}", abi.soname()), file)?;
+        if abi == Abi::Mpich {
+            // Debian's MPICH has this name.
+            put("lib/ferry/libmpich.so.12", Content::Link(abi.soname()))?;
         }
-    }
-    if from.join(OTHER_ABIS[0].0).exists() {
-        // Debian's MPICH has this name.
-        put("lib/ferry/libmpich.so.12", Content::Link(OTHER_ABIS[0].1))?;
     }
     put("include/mpi.h", Content::Text(&ferry_api::header::mpi_h()))?;
     for name in pkg_config::NAMES {
@@ -143,6 +150,14 @@ fn put_fortran(
     let Some(products) = products else {
         return Ok(());
     };
+    for (abi, library) in &products.other_abis {
+        let names = ferry_api::abis::fortran::names(*abi);
+        let path = |name: &str| format!("lib/ferry/{name}");
+        put(&path(names.soname), Content::Copy(library, 0o755))?;
+        for other in names.others {
+            put(&path(other), Content::Link(names.soname))?;
+        }
+    }
     let library = format!("lib/{}", fortran::LIBRARY);
     put(&library, Content::Copy(&products.library, 0o755))?;
     put("lib/libmpifort_abi.so", Content::Link(fortran::LIBRARY))?;

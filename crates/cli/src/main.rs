@@ -207,7 +207,8 @@ fn install_from(
     };
     let root = install_root(&prefix, destdir)?;
     let mut text = String::new();
-    let products = ferry_cli::fortran::products(&from.join("libmpi_abi.so"));
+    let others = install::other_abis(&from);
+    let products = ferry_cli::fortran::products(&from.join("libmpi_abi.so"), &others);
     let products = products.map_err(|why| text += &format!("without Fortran: {why}\n"));
     let files = install::install(&from, &root, products.as_ref().ok())?;
     for (folder, names) in by_folder(&files) {

@@ -133,7 +133,7 @@ macro_rules! tables {
 
 /// Room that programs have for strings, in bytes with the final null.
 #[derive(Debug)]
-pub struct Rooms {
+pub struct StringSizes {
     /// MPI_MAX_DATAREP_STRING.
     pub datarep_string: usize,
     /// MPI_MAX_ERROR_STRING.
@@ -150,18 +150,18 @@ pub struct Rooms {
     pub processor_name: usize,
 }
 
-/// The value of [`Rooms`] from constants of a module that was made from the ABI's table.
+/// The value of [`StringSizes`] from constants of a module that was made from the ABI's table.
 #[macro_export]
-macro_rules! rooms {
+macro_rules! string_sizes {
     ($module:ident) => {
-        $crate::abi::Rooms {
-            datarep_string: $module::ROOM_DATAREP_STRING,
-            error_string: $module::ROOM_ERROR_STRING,
-            info_key: $module::ROOM_INFO_KEY,
-            library_version_string: $module::ROOM_LIBRARY_VERSION_STRING,
-            object_name: $module::ROOM_OBJECT_NAME,
-            port_name: $module::ROOM_PORT_NAME,
-            processor_name: $module::ROOM_PROCESSOR_NAME,
+        $crate::abi::StringSizes {
+            datarep_string: $module::SIZE_OF_DATAREP_STRING,
+            error_string: $module::SIZE_OF_ERROR_STRING,
+            info_key: $module::SIZE_OF_INFO_KEY,
+            library_version_string: $module::SIZE_OF_LIBRARY_VERSION_STRING,
+            object_name: $module::SIZE_OF_OBJECT_NAME,
+            port_name: $module::SIZE_OF_PORT_NAME,
+            processor_name: $module::SIZE_OF_PROCESSOR_NAME,
         }
     };
 }
@@ -184,7 +184,7 @@ pub trait Abi: Sized + 'static {
     /// Enumerations.
     const TABLES: Tables;
     /// Room for strings.
-    const ROOMS: Rooms;
+    const STRING_SIZES: StringSizes;
     /// MPI_ANY_SOURCE.
     const ANY_SOURCE: i32;
     /// MPI_ANY_TAG.

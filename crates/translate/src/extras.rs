@@ -241,6 +241,42 @@ pub unsafe fn of_standard_int<K: kind::Kind>(number: i32) -> u64 {
     }
 }
 
+/// An address in exported data, which is compared and never read through.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Sentinel(*const i32);
+
+// SAFETY: nobody reads through it.
+unsafe impl Sync for Sentinel {}
+
+impl Sentinel {
+    /// The address of a variable.
+    pub const fn of<T>(variable: &'static T) -> Sentinel {
+        Sentinel((&raw const *variable).cast())
+    }
+}
+
+/// Exports the variables by which C knows Fortran's MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE.
+/// Their type is a pointer to a status of so many INTEGERs.
+#[macro_export]
+macro_rules! export_ignored_statuses {
+    ($integers:literal) => {
+        $crate::export_ignored_statuses! { $integers
+            MPI_F_STATUS_IGNORE MPI_F_STATUSES_IGNORE
+            MPI_F08_STATUS_IGNORE MPI_F08_STATUSES_IGNORE
+        }
+    };
+    ($integers:literal $($name:ident)*) => {
+        static IGNORED_STATUS: [i32; $integers] = [0; $integers];
+        $(
+            /// See MPI 5.0 §19.3.5.
+            #[unsafe(no_mangle)]
+            pub static $name: $crate::extras::Sentinel =
+                $crate::extras::Sentinel::of(&IGNORED_STATUS);
+        )*
+    };
+}
+
 /// Exports the functions that the standard ABI does not have, as MPI_X and PMPI_X. `A` is the ABI;
 /// `bound_of` tells MPI_LB and MPI_UB.
 #[macro_export]
@@ -265,7 +301,7 @@ macro_rules! export_extras {
                 count: i32, lengths: *mut i32, places: *mut i64, types: *mut H, new: *mut H
             ) => $crate::extras::type_struct::<A>(count, lengths, places, types, new, $bound_of);
             MPI_Errhandler_create PMPI_Errhandler_create(user: *const c_void, to: *mut H)
-                => by_hand::comm_create_errhandler::<A>(user, to);
+                => compound::comm_create_errhandler::<A>(user, to);
             MPI_Errhandler_get PMPI_Errhandler_get(comm: H, errhandler: *mut H)
                 => $crate::extras::errhandler_get::<A>(comm, errhandler);
             MPI_Errhandler_set PMPI_Errhandler_set(comm: H, errhandler: H)

@@ -11,7 +11,7 @@
 //!   ├ abi        the trait: handles, statuses, codes and tables of an ABI
 //!   ├ convert    ranks, tags, sentinels, enumerations
 //!   ├ memory     arrays of handles and statuses, strings
-//!   ├ by_hand    functions that take callbacks, attributes, contents of datatypes
+//!   ├ compound   functions that take callbacks, attributes, contents of datatypes
 //!   ├ callback   the functions that stand between the program's callbacks and the library
 //!   ├ extras     removed functions, and conversions to Fortran's handles
 //!   │
@@ -19,10 +19,10 @@
 //! ```
 
 pub mod abi;
+pub mod callback;
 #[allow(missing_docs, clippy::missing_safety_doc, clippy::too_many_arguments)]
 // As the functions of MPI.
-pub mod by_hand;
-pub mod callback;
+pub mod compound;
 pub mod convert;
 #[allow(clippy::missing_safety_doc)] // As the functions of MPI.
 pub mod extras;
@@ -67,7 +67,7 @@ macro_rules! entries {
 /// What the generated entry points use.
 pub mod prelude {
     pub use crate::abi::{Abi, kind};
-    pub use crate::by_hand;
+    pub use crate::compound;
     pub use crate::convert::*;
     pub use crate::memory::{Handles, Statuses, Text, is_ignored, place, status_in, store_status};
     pub use crate::standard::{Status, function};

@@ -5,9 +5,9 @@ use crate::kind::Kind;
 use crate::{Function, Returns, functions};
 use std::fmt::Write;
 
-/// Functions whose conversion is written by hand: they take functions of the program, or arrays
-/// whose meaning depends on other values.
-const BY_HAND: &[&str] = &[
+/// Functions with compound arguments, whose conversion is not made from the description: functions
+/// of the program, or arrays whose meaning depends on other values.
+const COMPOUND: &[&str] = &[
     "Abi_get_version",
     "Attr_get",
     "Comm_create_errhandler",
@@ -35,7 +35,7 @@ const BY_HAND: &[&str] = &[
 ];
 
 /// The text of all entry points. It requires the type `A` and what `ferry_translate::prelude`
-/// exports. Functions written by hand are those of `ferry_translate::by_hand`.
+/// exports. Functions with compound arguments are those of `ferry_translate::compound`.
 pub fn entries() -> String {
     let mut out = String::from("// Made from crates/api/mpi.api.\n\n");
     for f in functions() {
@@ -55,19 +55,19 @@ fn entry(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
     let declared: Vec<String> = parameters
         .iter()
         .zip(&lowered)
-        .map(|(p, l)| format!("{}: {}", p.name, by_hand_type(f, p.kind, &p.name, l)))
+        .map(|(p, l)| format!("{}: {}", p.name, compound_type(f, p.kind, &p.name, l)))
         .collect();
     let declared = declared.join(", ");
     let names: Vec<&str> = parameters.iter().map(|p| p.name.as_str()).collect();
     let names = names.join(", ");
     let short = name.trim_start_matches("MPI_").to_lowercase();
     let result = result(f);
-    if BY_HAND.contains(&f.name.as_str()) {
+    if COMPOUND.contains(&f.name.as_str()) {
         let _ = writeln!(
             out,
             "unsafe extern \"C\" fn body_{short}({declared}) -> {result} {{\n    \
              // SAFETY: the arguments are passed on as they are.\n    unsafe {{ \
-             by_hand::{short}::<A>({names}) }}\n}}"
+             compound::{short}::<A>({names}) }}\n}}"
         );
     } else {
         body(out, f, &short, number, &lowered, &declared);
@@ -83,8 +83,9 @@ fn entry(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
     out.push('\n');
 }
 
-/// The type of a parameter. Arrays of handles of functions written by hand have their own types.
-fn by_hand_type(f: &Function, kind: Kind, name: &str, lowered: &Lowered) -> String {
+/// The type of a parameter. Arrays of handles of functions with compound arguments have their own
+/// types.
+fn compound_type(f: &Function, kind: Kind, name: &str, lowered: &Lowered) -> String {
     match (f.name.as_str(), name) {
         ("Type_get_contents", "array_of_datatypes")
         | ("T_event_get_info", "array_of_datatypes") => "*mut H".into(),
@@ -184,7 +185,7 @@ mod tests {
                 assert!(text.contains(&format!("fn P{name}(")), "P{name}");
             }
         }
-        for name in BY_HAND {
+        for name in COMPOUND {
             assert!(functions().iter().any(|f| f.name == *name), "{name}");
         }
     }

@@ -290,7 +290,7 @@ fn text(plain: &mut Lowered, p: &Parameter) {
     let room = p.argument.as_deref().unwrap_or_default();
     let standard = crate::constants::value(&format!("MPI_MAX_{room}")).unwrap_or(0);
     plain.before = format!(
-        "let mut {n}_ = Text::<{standard}>::new({n}, A::ROOMS.{});\n        ",
+        "let mut {n}_ = Text::<{standard}>::new({n}, A::STRING_SIZES.{});\n        ",
         room.to_lowercase()
     );
     plain.pass = format!("{n}_.pointer()");

@@ -56,7 +56,12 @@ const SINGLES: &[(&str, &str)] = &[
 impl Table {
     /// The table of an ABI.
     pub fn of(abi: Abi) -> Table {
-        let lines = abi.text().lines().map(str::trim);
+        Table::of_text(abi.text())
+    }
+
+    /// The table of a text: a name and a value in each line, `#` before a comment.
+    pub(super) fn of_text(text: &str) -> Table {
+        let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
         let pairs = lines.filter_map(|line| line.split_once(' '));
         Table {
@@ -123,12 +128,18 @@ pub fn rust_table(abi: Abi) -> String {
     for (name, _) in group("Room that strings need, with the final null").constants {
         let short = name.trim_start_matches("MPI_MAX_");
         if let Some(value) = table.value(name) {
-            let _ = writeln!(out, "/// {name}.\npub const ROOM_{short}: usize = {value};");
+            let _ = writeln!(
+                out,
+                "/// {name}.\npub const SIZE_OF_{short}: usize = {value};"
+            );
         }
     }
     match abi {
         Abi::Mpich => int_handles(&mut out, &table),
-        Abi::OpenMpi => objects(&mut out, &table),
+        Abi::OpenMpi => {
+            objects(&mut out, &table);
+            out += &super::fortran::rust_integers();
+        }
     }
     out
 }

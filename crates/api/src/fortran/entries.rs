@@ -10,7 +10,7 @@ use crate::kind::{Kind, Passing};
 use std::fmt::Write;
 
 /// Sources that are the same for all procedures: names and texts.
-pub const SOURCES: [(&str, &str); 9] = [
+pub const SOURCES: [(&str, &str); 10] = [
     ("mpifort.h", include_str!("../../fortran/mpifort.h")),
     ("convert.c", include_str!("../../fortran/convert.c")),
     ("section.c", include_str!("../../fortran/section.c")),
@@ -20,6 +20,7 @@ pub const SOURCES: [(&str, &str); 9] = [
     ("register.c", include_str!("../../fortran/register.c")),
     ("special.c", include_str!("../../fortran/special.c")),
     ("removed.c", include_str!("../../fortran/removed.c")),
+    ("sizes.c", include_str!("../../fortran/sizes.c")),
 ];
 
 /// Functions whose procedures are written by hand, in `special.c` and `callback.c`.
@@ -64,14 +65,7 @@ const TOP: &str = "/* Procedures of Fortran on the C functions of the standard A
 /// The generated header: handles, variables whose address has a meaning.
 pub fn header() -> String {
     let mut out = String::from("/* Made from crates/api/mpi.api; do not edit. */\n");
-    for handle in HANDLES {
-        let word = super::lower::handle_word(handle);
-        let short = match word.as_str() {
-            "type" => "Type",
-            _ => handle.trim_start_matches("MPI_"),
-        };
-        let _ = writeln!(out, "HANDLE({handle}, {word}, {short})");
-    }
+    handles(&mut out);
     for s in &SENTINELS {
         for module in [Module::Mpi, Module::MpiF08] {
             let symbol = module.sentinel_symbol(s);
@@ -81,15 +75,30 @@ pub fn header() -> String {
     out
 }
 
-/// The procedures of both modules that are made from the description.
-pub fn source() -> String {
+/// A line for each type of handles: its C type, the word for it, its part of functions' names.
+pub fn handles(out: &mut String) {
+    for handle in HANDLES {
+        let word = super::lower::handle_word(handle);
+        let short = match word.as_str() {
+            "type" => "Type",
+            _ => handle.trim_start_matches("MPI_"),
+        };
+        let _ = writeln!(out, "HANDLE({handle}, {word}, {short})");
+    }
+}
+
+/// Is the procedure made from the description?
+pub fn is_made(procedure: &Procedure) -> bool {
+    !BY_HAND.contains(&procedure.function.name.as_str())
+}
+
+/// The procedures of the module `mpi`, and those of `mpi_f08` that are the same functions.
+/// `splits`: the usual case of a transfer's arguments, with predefined handles, is apart.
+pub fn source_of_mpi(splits: bool) -> String {
     let mut out = TOP.to_string();
-    for procedure in procedures(Module::Mpi) {
+    for procedure in procedures(Module::Mpi).filter(is_made) {
         let name = procedure.function.name.as_str();
-        if BY_HAND.contains(&name) {
-            continue;
-        }
-        entry(&mut out, &procedure);
+        entry(&mut out, &procedure, splits);
         let (lower, upper) = (name.to_lowercase(), name.to_uppercase());
         let _ = writeln!(out, "ALIASES({lower}, {upper})");
         if procedure.has_pointer_form() {
@@ -99,10 +108,15 @@ pub fn source() -> String {
             let _ = writeln!(out, "ALIAS_F08({lower})");
         }
     }
-    for procedure in procedures(Module::MpiF08) {
-        let by_hand = BY_HAND.contains(&procedure.function.name.as_str());
-        if !by_hand && !is_shared(&procedure) {
-            entry(&mut out, &procedure);
+    out
+}
+
+/// The procedures of both modules that are made from the description.
+pub fn source() -> String {
+    let mut out = source_of_mpi(true);
+    for procedure in procedures(Module::MpiF08).filter(is_made) {
+        if !is_shared(&procedure) {
+            entry(&mut out, &procedure, true);
         }
     }
     for handle in HANDLES {
@@ -113,7 +127,7 @@ pub fn source() -> String {
 
 /// Is one C function the procedure of both modules? The types of `mpi_f08` look in memory as those
 /// of `mpi`.
-fn is_shared(procedure: &Procedure) -> bool {
+pub fn is_shared(procedure: &Procedure) -> bool {
     let of = |module| Procedure {
         module,
         large: false,
@@ -126,7 +140,7 @@ fn is_shared(procedure: &Procedure) -> bool {
     !procedure.large && !of(Module::MpiF08).has_choice() && bases(Module::Mpi).iter().all(|c| !c)
 }
 
-fn entry(out: &mut String, procedure: &Procedure) {
+fn entry(out: &mut String, procedure: &Procedure, splits: bool) {
     let f = procedure.function;
     let arguments = procedure.arguments();
     let lowered: Vec<Lowered> = arguments.iter().map(|a| lower(procedure, a)).collect();
@@ -158,7 +172,7 @@ fn entry(out: &mut String, procedure: &Procedure) {
         c_statement(0, &format!("{before}{result} {name}({parameters})"))
     };
     out.push('\n');
-    let transfers = arguments.iter().any(|a| a.base == Base::Choice);
+    let transfers = splits && arguments.iter().any(|a| a.base == Base::Choice);
     let unusual = unusual(&arguments, &lowered).filter(|_| transfers);
     if unusual.is_some() {
         // Apart, so that the usual case calls nothing before MPI and saves no registers for it.

@@ -98,7 +98,7 @@ pub const COMPILED_ONCE: [&str; 6] = [
     "register.c",
 ];
 /// The library's sources that are compiled twice, the second time with `MPIFORT_PROFILE`.
-pub const COMPILED_TWICE: [&str; 3] = ["procedures.c", "special.c", "removed.c"];
+pub const COMPILED_TWICE: [&str; 4] = ["procedures.c", "special.c", "removed.c", "sizes.c"];
 /// The Fortran sources, each of one module.
 pub const MODULES: [&str; 2] = ["mpi.F90", "mpi_f08.F90"];
 

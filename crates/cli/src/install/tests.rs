@@ -147,6 +147,7 @@ fn fortran_is_installed_with_the_modules_of_its_compiler() {
         path
     };
     let products = fortran::Products {
+        other_abis: Vec::new(),
         library: place(fortran::LIBRARY, "library"),
         modules: Some(("fc-1".into(), vec![place("mpi.mod", "module")])),
     };

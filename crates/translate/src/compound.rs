@@ -1,4 +1,4 @@
-//! Functions whose arguments are more than values: callbacks, attributes, contents of datatypes.
+//! Functions with compound arguments: callbacks, attributes, contents of datatypes.
 
 mod tool;
 
