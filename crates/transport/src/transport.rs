@@ -147,8 +147,27 @@ pub trait Transport: Send {
         head: &[u8],
         body: Body<'_>,
     ) -> Result<Answer, TransportError>;
+    /// As [`Transport::send`], for an eager message, which may be
+    /// [coalesced](Transport::set_coalescing).
+    ///
+    /// Errors: as there.
+    fn send_eager(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+    ) -> Result<Answer, TransportError> {
+        self.send(to, message, head, body)
+    }
     /// Delivers what has arrived, up to a fair share. Returns how many messages that was.
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError>;
+
+    /// From now on eager messages that follow each other without a poll may, or must not, be kept
+    /// until the next poll or for a moment. At first they must not. Control messages never are.
+    fn set_coalescing(&mut self, _coalesces: bool) {}
+    /// Sends what is kept. A poll does that, too, before it looks for messages.
+    fn flush_coalesced(&mut self) {}
 
     /// The name of what carries messages to `peer`, where the transport has several media.
     fn name_for(&self, _peer: ProcId) -> &'static str {

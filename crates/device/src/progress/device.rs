@@ -52,6 +52,7 @@ impl Device {
             None
         };
         let mut transports = ferry_transport::open(rank_info, segment, directory, multiple)?;
+        transports.set_coalescing(!multiple);
         let mut engine = Engine::new(rank_info.rank);
         engine.size = rank_info.size;
         if let Some(memory) = transports.card_memory() {
@@ -118,6 +119,8 @@ impl Device {
             moved |= self.advance_background();
         }
         self.worker.settle_device_memory();
+        // Messages that this has sent, such as those of collectives, wait for no other call.
+        self.worker.transports.flush_coalesced();
         moved
     }
 

@@ -24,6 +24,7 @@ impl Device {
     /// There will be a progress thread, on a node with `node_ranks` ranks.
     pub(crate) fn add_progress_thread(&mut self, node_ranks: u32) {
         self.worker.threads.progress = true;
+        self.worker.transports.set_coalescing(false);
         self.progress_thread = Some(Box::new(ThreadState {
             running: false,
             stopping: false,

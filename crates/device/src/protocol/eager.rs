@@ -33,18 +33,18 @@ impl Worker {
         let answer = match source {
             Source::Bytes { len: 0, .. } => {
                 let body = Body::Bytes(&[]);
-                self.transports.send(to, message, head.bytes(), body)
+                self.transports.send_eager(to, message, head.bytes(), body)
             }
             Source::Bytes { ptr, len } => {
                 // SAFETY: the caller's promise: ptr and len are a readable buffer.
                 let body = Body::Bytes(unsafe { std::slice::from_raw_parts(*ptr, *len) });
-                self.transports.send(to, message, head.bytes(), body)
+                self.transports.send_eager(to, message, head.bytes(), body)
             }
             _ => {
                 // SAFETY: the caller's promise.
                 let mut fill = |out: &mut [u8]| unsafe { source.read(0, out) };
                 let body = Body::Fill(source.len(), &mut fill);
-                self.transports.send(to, message, head.bytes(), body)
+                self.transports.send_eager(to, message, head.bytes(), body)
             }
         };
         if let Ok(Answer::Done) = answer {

@@ -28,6 +28,7 @@
 
 mod conn;
 mod connect;
+mod flush_thread;
 mod foreign;
 mod medium;
 mod peers;
@@ -45,6 +46,7 @@ use conn::{frame, zero_copy::SplicePipe};
 use connect::business_card;
 use ferry_auth::{HandshakeBacklog, HandshakeConfig, Identity, JobKey, RejectionCounts};
 use ferry_job::{Directory, JobError, Nodes, RankInfo};
+use flush_thread::FlushThread;
 use foreign::Foreign;
 pub use medium::{Candidate, ConnectStart, Medium, MediumEvent, PeerAddress, SocketOps};
 use peers::{Peer, PeerState, PendingAccept};
@@ -140,6 +142,15 @@ pub struct ConnTransport {
     /// Peers for which bytes wait, or a sender that was answered Full.
     writers: Vec<usize>,
     splice_pipe: SplicePipe,
+    /// Sends what connections have kept to coalesce, while the program computes.
+    flush_thread: FlushThread,
+    /// Eager messages that follow each other wait for the next poll. Only where one thread uses the
+    /// device: another might wait for what this one has sent.
+    coalesces: bool,
+    /// Some connection keeps messages to coalesce.
+    keeps_any: bool,
+    /// Number of polls.
+    polls: u64,
     /// Faults that the next polls report.
     faults: VecDeque<TransportError>,
     /// The process has nothing more to send, and waits until all has arrived.
@@ -228,6 +239,10 @@ impl ConnTransport {
             receive_low_water: 0,
             writers: Vec::new(),
             splice_pipe: SplicePipe::default(),
+            flush_thread: FlushThread::default(),
+            coalesces: false,
+            keeps_any: false,
+            polls: 0,
             faults: VecDeque::new(),
             settling: false,
         })
@@ -332,6 +347,31 @@ impl Transport for ConnTransport {
         Ok(if sent { Answer::Done } else { Answer::Full })
     }
 
+    #[inline]
+    fn send_eager(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+    ) -> Result<Answer, TransportError> {
+        if self.coalesces
+            && let Some(i) = self.slot(to)
+            && let PeerState::Open(conn) = &mut self.peers[i].state
+        {
+            let follows = conn.eager_after_poll == self.polls;
+            conn.eager_after_poll = self.polls;
+            if follows && conn.coalesce(&mut self.flush_thread, message, head, &body) {
+                if conn.is_behind() {
+                    self.keeps_any = true;
+                    self.add_writer(i);
+                }
+                return Ok(Answer::Done);
+            }
+        }
+        self.send(to, message, head, body)
+    }
+
     fn stream(
         &mut self,
         to: ProcId,
@@ -379,6 +419,8 @@ impl Transport for ConnTransport {
 
     #[inline]
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
+        self.polls += 1;
+        self.flush_coalesced();
         if !self.faults.is_empty()
             && let Some(fault) = self.faults.pop_front()
         {
@@ -398,6 +440,17 @@ impl Transport for ConnTransport {
             self.write();
         }
         Ok(delivered)
+    }
+
+    fn set_coalescing(&mut self, coalesces: bool) {
+        self.coalesces = coalesces;
+    }
+
+    #[inline]
+    fn flush_coalesced(&mut self) {
+        if std::mem::take(&mut self.keeps_any) {
+            self.write();
+        }
     }
 
     fn set_receive_low_water(&mut self, bytes: usize) {

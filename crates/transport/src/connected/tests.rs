@@ -381,3 +381,116 @@ fn nonsense_from_a_process_of_the_job_ends_its_connection_alone() {
         k[1].0.len() == 1
     });
 }
+
+/// Two transports with a connection. The first coalesces.
+fn coalescing() -> (Vec<ConnTransport>, Vec<Keep>) {
+    let (mut all, _) = transports(2, false);
+    let mut keeps = keeps(2);
+    all[0].set_coalescing(true);
+    let mut sent = false;
+    until(&mut all, &mut keeps, |w, k| {
+        sent = sent || w[0].send(1, 1, b"a", Body::Bytes(b"b")).unwrap() == Answer::Done;
+        k[1].0.len() == 1
+    });
+    keeps[1].0.clear();
+    (all, keeps)
+}
+
+#[test]
+fn coalesced_messages_go_without_another_call() {
+    let (mut all, mut keeps) = coalescing();
+    for round in 0..20 {
+        all[0].poll(&mut keeps[0]).unwrap();
+        for n in 0..50 {
+            let sent = all[0].send_eager(1, n, b"head", Body::Bytes(&[round; 100]));
+            assert_eq!(sent.unwrap(), Answer::Done);
+        }
+        assert!(all[0].has_unsent(), "the first has gone, others are kept");
+        // The sender does not poll: the flush thread sends them. Between rounds it may have
+        // forgotten the connection.
+        until(&mut all[1..], &mut keeps[1..], |_, k| {
+            k[0].0.len() == 50 * (1 + round as usize)
+        });
+        if round % 4 == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    for (i, (from, message, bytes)) in keeps[1].0.iter().enumerate() {
+        assert_eq!((*from, *message as usize), (0, i % 50));
+        assert_eq!(bytes[..4], *b"head");
+        assert_eq!(bytes[4..], [(i / 50) as u8; 100]);
+    }
+}
+
+#[test]
+fn coalesced_messages_keep_their_order_among_all_others() {
+    let (mut all, mut keeps) = coalescing();
+    let mut random = 1u64;
+    let mut below = |n: u64| {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+        (random >> 33) % n
+    };
+    let (mut sent, mut expected) = (0u32, Vec::new());
+    let mut bytes = Vec::new();
+    while sent < 20_000 {
+        let len = match below(20) {
+            0 => below(60_000),
+            1..4 => below(17_000),
+            _ => below(300),
+        };
+        bytes.clear();
+        bytes.extend_from_slice(&sent.to_le_bytes());
+        bytes.resize(4 + len as usize, sent as u8);
+        let (head, body) = bytes.split_at(4);
+        let answer = match below(10) {
+            0 => {
+                let mut fill = |out: &mut [u8]| out.copy_from_slice(body);
+                all[0].send(1, 7, head, Body::Fill(body.len(), &mut fill))
+            }
+            1 => all[0].send(1, 7, head, Body::Bytes(body)),
+            2 => {
+                let batch = BatchMessage {
+                    message: 7,
+                    head,
+                    body,
+                    stream: false,
+                };
+                let sent = all[0].send_batch(1, &[batch]).unwrap();
+                Ok(match sent.whole {
+                    1 => Answer::Done,
+                    _ => Answer::Full,
+                })
+            }
+            _ => all[0].send_eager(1, 7, head, Body::Bytes(body)),
+        };
+        let done = answer.unwrap() == Answer::Done;
+        if done {
+            expected.push((4 + len) as usize);
+            sent += 1;
+        }
+        if !done || below(30) == 0 {
+            all[0].poll(&mut keeps[0]).unwrap();
+        }
+        if below(30) == 0 {
+            all[1].poll(&mut keeps[1]).unwrap();
+        }
+    }
+    until(&mut all, &mut keeps, |_, k| k[1].0.len() == sent as usize);
+    assert!(!all[0].has_unsent());
+    for (i, (_, message, bytes)) in keeps[1].0.iter().enumerate() {
+        assert_eq!((*message, bytes.len()), (7, expected[i]));
+        assert_eq!(bytes[..4], (i as u32).to_le_bytes());
+        assert!(bytes[4..].iter().all(|&b| b == i as u8));
+    }
+}
+
+#[test]
+fn a_single_message_is_not_kept() {
+    let (mut all, mut keeps) = coalescing();
+    for n in 0..100 {
+        all[0].poll(&mut keeps[0]).unwrap();
+        let sent = all[0].send_eager(1, n, &[], Body::Bytes(b"alone"));
+        assert_eq!(sent.unwrap(), Answer::Done);
+        assert!(!all[0].has_unsent());
+    }
+}

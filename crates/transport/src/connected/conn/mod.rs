@@ -4,7 +4,7 @@
 //!             send, stream, send_batch, stream_zero_copy       Inbox
 //!                               │                                ▲
 //!   ┌───────────────────────────▼──────────────┐   ┌─────────────┴────────────┐
-//!   │ Sender (send, batch, zero_copy)          │   │ Receiver (receive)       │
+//!   │ Sender (send, coalesce, batch, zero_copy)│   │ Receiver (receive)       │
 //!   │ queue of bytes that the socket refused   │   │ frame reader, read mode  │
 //!   └───────────────────────────┬──────────────┘   └─────────────▲────────────┘
 //!                               │  records, if encrypted (sealed) │
@@ -12,6 +12,7 @@
 //! ```
 
 mod batch;
+pub(super) mod coalesce;
 pub(super) mod frame;
 mod receive;
 mod sealed;
@@ -23,10 +24,12 @@ pub use sealed::Seal;
 
 use super::medium::SocketOps;
 use crate::{ProcId, ZeroCopy};
+use coalesce::Coalesced;
 use receive::Receiver;
 use rustix::io::Errno;
 use send::Sender;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Payload bytes that fit one packet of any network. Ethernet's packets hold 1460 bytes of TCP;
@@ -81,10 +84,16 @@ pub struct Conn {
     pub peer: ProcId,
     /// What it runs over.
     pub path: Path,
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     /// Keys of both directions, if the connection is encrypted.
     seal: Option<Box<Seal>>,
     sender: Sender,
+    /// Short messages that wait for others. `None`: there were none yet.
+    coalesced: Option<Arc<Coalesced>>,
+    /// Something may be in `coalesced`.
+    keeps: bool,
+    /// The transport's poll before the last eager message.
+    pub eager_after_poll: u64,
     receiver: Receiver,
     /// What the process's poll set reports of this connection.
     pub interest: PollInterest,
@@ -104,9 +113,12 @@ impl Conn {
         Conn {
             peer,
             path,
-            socket,
+            socket: Arc::new(socket),
             seal,
             sender: Sender::new(path.ops.stream_max().min(frame::STREAM_MAX_BYTES)),
+            coalesced: None,
+            keeps: false,
+            eager_after_poll: u64::MAX,
             receiver: Receiver::new(),
             interest: PollInterest::Nothing,
             reads_since_sleep: 0,
@@ -120,10 +132,10 @@ impl Conn {
         self.socket.as_fd()
     }
 
-    /// Returns whether bytes wait in this process for room in the socket.
+    /// Returns whether bytes wait in this process, for room in the socket or for others.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        self.sender.is_behind()
+        self.keeps || self.sender.is_behind()
     }
 
     /// Returns whether large bodies can go to the system by reference.

@@ -158,6 +158,7 @@ impl Conn {
         body: Body<'_>,
         scratch: &mut [u8],
     ) -> Result<bool, Broken> {
+        self.take_coalesced();
         if !self.sender.has_room() {
             self.flush()?;
             if !self.sender.has_room() {
@@ -211,6 +212,7 @@ impl Conn {
 
     /// Sends a frame that has neither head nor body.
     pub fn send_empty(&mut self, kind: Kind) -> Result<(), Broken> {
+        self.take_coalesced();
         let header = frame::header(kind, 0, 0, 0);
         let at = self.sender.reserve(HEADER_BYTES);
         self.sender.queue[at..].copy_from_slice(&header);
@@ -266,6 +268,7 @@ impl Conn {
 
     /// Hands the socket what is queued. Returns whether it took any.
     pub fn flush(&mut self) -> Result<bool, Broken> {
+        self.take_coalesced();
         let mut moved = false;
         let sender = &mut self.sender;
         while sender.is_behind() {

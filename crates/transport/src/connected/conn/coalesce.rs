@@ -1,0 +1,176 @@
+//! Coalescing: short messages that follow each other go to the socket in one system call.
+//!
+//! A message is kept if the process has sent another to the same peer since its last poll. The
+//! first of a run goes at once, so that a single message is not delayed. What is kept goes at the
+//! next poll, when it is [`COALESCED_BYTES`], or by the flush thread ([`super::super::flush_thread`])
+//! if the program calls nothing for [`FLUSH_DELAY`]. Encrypted connections keep nothing.
+
+use super::frame::{self, HEADER_BYTES, Kind};
+use super::send::write;
+use super::{Conn, Direction};
+use crate::Body;
+use crate::connected::flush_thread::FlushThread;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Kept bytes that go at once. A choice: half a packet of the largest size (64 KiB), so that the
+/// peer reads while the next are collected.
+const COALESCED_BYTES: usize = 32 * 1024;
+/// Longest message that is kept, bytes. A choice: the layer above batches longer ones.
+const COALESCED_MESSAGE_MAX_BYTES: usize = 16 * 1024;
+/// How long bytes are kept while the program is outside of MPI. A choice: what a wakeup of the
+/// flush thread costs is a few percent of it.
+pub const FLUSH_DELAY: Duration = Duration::from_micros(100);
+/// The flush thread forgets a connection that has kept nothing at this many looks in a row. A
+/// choice: to list it again may need a system call.
+const IDLE_LOOKS_MAX: u32 = 10;
+
+/// What a connection has kept. Shared with the flush thread.
+pub struct Coalesced {
+    socket: Arc<OwnedFd>,
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    bytes: Vec<u8>,
+    /// Bytes at the front that the socket has taken.
+    sent: usize,
+    /// When the first of them was kept.
+    since: Instant,
+    write_max: usize,
+    /// The flush thread looks here.
+    listed: bool,
+    /// Looks of the flush thread in a row that found nothing.
+    idle_looks: u32,
+}
+
+impl Kept {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Hands the socket what it has room for. A fault is found by reading.
+    fn write(&mut self, socket: &OwnedFd) {
+        let rest = &self.bytes[self.sent..];
+        self.sent += write(socket, &mut self.write_max, rest, &[]).unwrap_or(0);
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+            self.sent = 0;
+        }
+    }
+}
+
+impl Coalesced {
+    fn new(socket: Arc<OwnedFd>, write_max: usize) -> Arc<Coalesced> {
+        let kept = Mutex::new(Kept {
+            bytes: Vec::new(),
+            sent: 0,
+            since: Instant::now(),
+            write_max,
+            listed: false,
+            idle_looks: 0,
+        });
+        Arc::new(Coalesced { socket, kept })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends what is older than [`FLUSH_DELAY`]. Returns whether the flush thread looks again.
+    pub fn flush_old(&self) -> bool {
+        let mut kept = self.kept();
+        if kept.is_empty() {
+            kept.idle_looks += 1;
+            kept.listed = kept.idle_looks < IDLE_LOOKS_MAX;
+            return kept.listed;
+        }
+        kept.idle_looks = 0;
+        if kept.since.elapsed() >= FLUSH_DELAY {
+            kept.write(&self.socket);
+        }
+        true
+    }
+}
+
+impl Conn {
+    /// Keeps a message that follows another. False: it must be sent by [`Conn::send`].
+    #[inline]
+    pub fn coalesce(
+        &mut self,
+        thread: &mut FlushThread,
+        message: u8,
+        head: &[u8],
+        body: &Body<'_>,
+    ) -> bool {
+        let Body::Bytes(bytes) = *body else {
+            return false;
+        };
+        let len = head.len() + bytes.len();
+        if len > COALESCED_MESSAGE_MAX_BYTES
+            || self.seal.is_some()
+            || self.sender.is_behind()
+            || self.in_stream()
+        {
+            return false;
+        }
+        let (socket, write_max) = (&self.socket, self.sender.write_max);
+        let coalesced = self
+            .coalesced
+            .get_or_insert_with(|| Coalesced::new(socket.clone(), write_max));
+        let mut kept = coalesced.kept();
+        if kept.is_empty() {
+            if !kept.listed {
+                kept.listed = thread.list(coalesced);
+                if !kept.listed {
+                    return false;
+                }
+            }
+            kept.idle_looks = 0;
+            kept.since = Instant::now();
+        }
+        let header = frame::header(Kind::Whole, message, 0, len);
+        kept.bytes.reserve(HEADER_BYTES + len);
+        kept.bytes.extend_from_slice(&header);
+        kept.bytes.extend_from_slice(head);
+        kept.bytes.extend_from_slice(bytes);
+        if kept.bytes.len() - kept.sent >= COALESCED_BYTES {
+            kept.write(&self.socket);
+            self.sender.write_max = self.sender.write_max.min(kept.write_max);
+        }
+        self.keeps = !kept.is_empty();
+        // What the socket does not take is one thing for all who send.
+        let full = kept.bytes.len() - kept.sent >= COALESCED_BYTES;
+        drop(kept);
+        if full {
+            self.take_coalesced();
+        }
+        self.sender.direction = Direction::Open;
+        true
+    }
+
+    /// Moves what was kept to the queue, in front of what is sent next.
+    #[inline]
+    pub(super) fn take_coalesced(&mut self) {
+        if self.keeps {
+            self.take_kept();
+        }
+    }
+
+    fn take_kept(&mut self) {
+        self.keeps = false;
+        let Some(coalesced) = &self.coalesced else {
+            return;
+        };
+        let mut kept = coalesced.kept();
+        if kept.is_empty() {
+            return;
+        }
+        // Nothing is kept while the queue has bytes, so the queue is empty.
+        debug_assert!(!self.sender.is_behind());
+        self.sender.queue.clear();
+        std::mem::swap(&mut self.sender.queue, &mut kept.bytes);
+        self.sender.queue_sent = std::mem::take(&mut kept.sent);
+    }
+}
