@@ -2,8 +2,8 @@
 //!
 //! A message is kept if the process has sent another to the same peer since its last poll. The
 //! first of a run goes at once, so that a single message is not delayed. What is kept goes at the
-//! next poll, when it is [`COALESCED_BYTES`], or by the flush thread ([`super::super::flush_thread`])
-//! if the program calls nothing for [`FLUSH_DELAY`]. Encrypted connections keep nothing.
+//! next poll, when it is [`COALESCED_BYTES`], or by the flush thread (`flush_thread`) if the
+//! program calls nothing for [`FLUSH_DELAY`]. Encrypted connections keep nothing.
 
 use super::frame::{self, HEADER_BYTES, Kind};
 use super::send::write;
