@@ -341,21 +341,6 @@ impl Transports {
         }
     }
 
-    /// [`Transport::send_eager`] on the transport to `to`.
-    #[inline]
-    pub fn send_eager(
-        &mut self,
-        to: ProcId,
-        message: u8,
-        head: &[u8],
-        body: Body<'_>,
-    ) -> Result<Answer, TransportError> {
-        match (self.route(to)?, &mut self.shm) {
-            (SHM, Some(shm)) => shm.send(to, message, head, body),
-            _ => self.transport(to)?.send_eager(to, message, head, body),
-        }
-    }
-
     /// [`Transport::stream`] on the transport to `to`.
     pub fn stream(
         &mut self,
@@ -392,21 +377,6 @@ impl Transports {
         messages: &[BatchMessage<'_>],
     ) -> Result<BatchSent, TransportError> {
         self.transport(to)?.send_batch(to, messages)
-    }
-
-    /// [`Transport::set_coalescing`] on every transport.
-    pub fn set_coalescing(&mut self, coalesces: bool) {
-        for transport in &mut self.others {
-            transport.set_coalescing(coalesces);
-        }
-    }
-
-    /// [`Transport::flush_coalesced`] on every transport.
-    #[inline]
-    pub fn flush_coalesced(&mut self) {
-        for transport in &mut self.others {
-            transport.flush_coalesced();
-        }
     }
 
     /// [`Transport::poll`] on every transport.
@@ -614,6 +584,7 @@ impl Transports {
     }
 }
 
+mod coalescing;
 mod foreign;
 mod node;
 

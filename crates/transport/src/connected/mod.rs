@@ -28,7 +28,6 @@
 
 mod conn;
 mod connect;
-mod flush_thread;
 mod foreign;
 mod medium;
 mod peers;
@@ -42,11 +41,10 @@ use crate::{
 pub(crate) use conn::frame::{
     HEAD_MAX_BYTES as FRAME_HEAD_MAX_BYTES, HEADER_BYTES as FRAME_HEADER_BYTES, STREAM_MAX_BYTES,
 };
-use conn::{frame, zero_copy::SplicePipe};
+use conn::{FlushThread, frame, zero_copy::SplicePipe};
 use connect::business_card;
 use ferry_auth::{HandshakeBacklog, HandshakeConfig, Identity, JobKey, RejectionCounts};
 use ferry_job::{Directory, JobError, Nodes, RankInfo};
-use flush_thread::FlushThread;
 use foreign::Foreign;
 pub use medium::{Candidate, ConnectStart, Medium, MediumEvent, PeerAddress, SocketOps};
 use peers::{Peer, PeerState, PendingAccept};

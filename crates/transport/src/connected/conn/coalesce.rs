@@ -7,9 +7,8 @@
 
 use super::frame::{self, HEADER_BYTES, Kind};
 use super::send::write;
-use super::{Conn, Direction};
+use super::{Conn, Direction, FlushThread};
 use crate::Body;
-use crate::connected::flush_thread::FlushThread;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -12,13 +12,15 @@
 //! ```
 
 mod batch;
-pub(super) mod coalesce;
+mod coalesce;
+mod flush_thread;
 pub(super) mod frame;
 mod receive;
 mod sealed;
 mod send;
 pub(super) mod zero_copy;
 
+pub use flush_thread::FlushThread;
 pub use receive::{ReadMode, SCRATCH_BYTES};
 pub use sealed::Seal;
 

@@ -5,7 +5,7 @@
 //! [`FLUSH_DELAY`], and sleeps when none has kept anything for some time. So a run of messages
 //! costs no system call to wake it, as long as runs come often.
 
-use super::conn::coalesce::{Coalesced, FLUSH_DELAY};
+use super::coalesce::{Coalesced, FLUSH_DELAY};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 

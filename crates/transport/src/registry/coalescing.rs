@@ -1,0 +1,36 @@
+//! Coalescing of eager messages, on the transports that do it.
+
+use super::{SHM, Transports};
+use crate::{Answer, Body, ProcId, Transport, TransportError};
+
+impl Transports {
+    /// [`Transport::send_eager`] on the transport to `to`.
+    #[inline]
+    pub fn send_eager(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+    ) -> Result<Answer, TransportError> {
+        match (self.route(to)?, &mut self.shm) {
+            (SHM, Some(shm)) => shm.send(to, message, head, body),
+            _ => self.transport(to)?.send_eager(to, message, head, body),
+        }
+    }
+
+    /// [`Transport::set_coalescing`] on every transport.
+    pub fn set_coalescing(&mut self, coalesces: bool) {
+        for transport in &mut self.others {
+            transport.set_coalescing(coalesces);
+        }
+    }
+
+    /// [`Transport::flush_coalesced`] on every transport.
+    #[inline]
+    pub fn flush_coalesced(&mut self) {
+        for transport in &mut self.others {
+            transport.flush_coalesced();
+        }
+    }
+}
