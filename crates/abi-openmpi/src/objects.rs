@@ -167,6 +167,30 @@ pub fn of_integer<K: Kind>(number: i32) -> Option<usize> {
 
 ferry_translate::export_ignored_statuses!(6);
 
+/// Data of Open MPI's inside that its C++ bindings (`libmpi_cxx.so.40`) name, so that a program
+/// that is linked with them starts. They read it where a call of the bindings fails.
+#[repr(C, align(16))]
+#[derive(Debug)]
+pub struct Inside([u64; 32]);
+
+/// The number of errors that only Open MPI's inside has: none.
+#[unsafe(no_mangle)]
+pub static ompi_errcode_intern_lastused: Inside = Inside([0; 32]);
+/// These errors.
+#[unsafe(no_mangle)]
+pub static ompi_errcodes_intern: Inside = Inside([0; 32]);
+/// Data representations that the bindings have registered.
+#[unsafe(no_mangle)]
+pub static ompi_registered_datareps: Inside = Inside([0; 32]);
+
+/// Called by MPI::Op::Init of the C++ bindings, for reductions of C++, which Ferry cannot call.
+/// Ends the process with a message: a reduction without its function would give wrong numbers.
+#[unsafe(no_mangle)]
+pub extern "C" fn ompi_op_set_cxx_callback(_op: H, _function: *const c_void) {
+    eprintln!("Ferry MPI: MPI::Op::Init of Open MPI's C++ bindings is not supported");
+    std::process::abort();
+}
+
 macro_rules! predefined_functions {
     ($($dup:ident $null_copy:ident $null_delete:ident;)*) => {$(
         /// The value of the attribute is copied.
