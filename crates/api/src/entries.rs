@@ -117,20 +117,36 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
     if f.todo {
         let _ = writeln!(out, "        Err(raise::unsupported(\"{name}\"))");
     } else {
-        conversions(out, f, large);
         let glue: Vec<&str> = f
             .parameters
             .iter()
             .filter(|p| p.kind != Kind::Variadic)
             .map(|p| p.name.as_str())
             .collect();
-        let _ = writeln!(
-            out,
-            "        calls::{}::{}({})",
-            f.chapter,
-            f.name.to_lowercase(),
-            glue.join(", ")
-        );
+        let (chapter, call) = (&f.chapter, f.name.to_lowercase());
+        if f.joint {
+            let object = glue[0];
+            let convert = f.parameters[0].kind.convert();
+            let convert = convert.replace("$v", object);
+            let convert = convert.replace("$n", &format!("\"{object}\""));
+            let _ = writeln!(
+                out,
+                "        let {object} = {convert};\n        let arguments: Result<_> = (|| unsafe {{"
+            );
+            conversions(out, f, large);
+            let passed = match &glue[1..] {
+                [only] => (*only).to_string(),
+                several => format!("({})", several.join(", ")),
+            };
+            let _ = writeln!(
+                out,
+                "        Ok({passed})\n        }})();\n        calls::{chapter}::{call}({object}, \
+                 arguments)"
+            );
+        } else {
+            conversions(out, f, large);
+            let _ = writeln!(out, "        calls::{chapter}::{call}({})", glue.join(", "));
+        }
     }
     let raised = if f.chapter == "tool" {
         "raise::tool_code(error)".to_string()
@@ -277,6 +293,10 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
         "MPI_Comm" | "MPI_Win" | "MPI_File" | "MPI_Session"))
     };
     let mut ordered: Vec<&Parameter> = f.parameters.iter().filter(|p| is_early(p)).collect();
+    if f.joint {
+        // Its object has been looked up.
+        ordered.retain(|p| p.name != f.parameters[0].name);
+    }
     ordered.extend(f.parameters.iter().filter(|p| p.kind.is("root")));
     ordered.extend(
         f.parameters

@@ -28,12 +28,19 @@ pub fn signatures(what: &str) -> Option<String> {
 
 /// The glue signature of one function.
 pub fn signature(f: &Function) -> String {
-    let parameters: Vec<String> = f
-        .parameters
-        .iter()
-        .filter(|p| p.name != "...")
+    let given = f.parameters.iter().filter(|p| p.name != "...");
+    let mut parameters: Vec<String> = given
+        .clone()
         .map(|p| format!("{}: {}", rust_name(&p.name), p.kind.glue()))
         .collect();
+    if f.joint {
+        let types: Vec<String> = given.skip(1).map(|p| p.kind.glue()).collect();
+        parameters.truncate(1);
+        parameters.push(match &types[..] {
+            [only] => format!("argument: Result<{only}>"),
+            _ => format!("arguments: Result<({})>", types.join(", ")),
+        });
+    }
     let returns = match f.returns {
         Returns::Code => "Result<()>",
         Returns::Int => "i32",

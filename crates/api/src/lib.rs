@@ -48,6 +48,9 @@ pub struct Function {
     pub returns: Returns,
     /// May it be called before MPI_Init and after MPI_Finalize?
     pub anytime: bool,
+    /// Does its glue get the arguments behind the first as one `Result`? It is collective, and a
+    /// rank with bad arguments takes part.
+    pub joint: bool,
     /// The version of MPI that deprecated it.
     pub deprecated: Option<String>,
     /// It is not implemented.

@@ -86,6 +86,7 @@ fn read(line: &str, chapter: &str) -> Result<Function, Problem> {
         parameters: Vec::new(),
         returns: Returns::Code,
         anytime: false,
+        joint: false,
         deprecated: None,
         todo: false,
     };
@@ -100,6 +101,10 @@ fn read(line: &str, chapter: &str) -> Result<Function, Problem> {
         }
     }
     flags(&mut function, &line[close + 1..])?;
+    let first = function.parameters.first();
+    if function.joint && !first.is_some_and(|p| matches!(p.kind, Kind::Object(..))) {
+        return Err(("joint, but its first parameter is no object", name.into()));
+    }
     for p in &function.parameters {
         if let Some(length) = p.argument.as_ref().filter(|_| !p.kind.is("new text"))
             && !function.parameters.iter().any(|q| {
@@ -133,6 +138,7 @@ fn flags(function: &mut Function, text: &str) -> Result<(), Problem> {
                 };
             }
             "anytime" => function.anytime = true,
+            "joint" => function.joint = true,
             "todo" => function.todo = true,
             _ => match word
                 .strip_prefix("deprecated(")

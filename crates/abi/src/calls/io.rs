@@ -5,7 +5,9 @@
 
 use super::op::CallbackHandle;
 use crate::prelude::*;
-use ferry_mpi::file::{self, OpenMode, Position, RepresentationFunctions, SplitCollective, Whence};
+use ferry_mpi::file::{
+    self, OpenMode, Position, RepresentationFunctions, SplitCollective, ViewArguments, Whence,
+};
 use ferry_mpi::pt2pt::Buffer;
 use ferry_mpi::request::Outcome;
 use std::os::unix::ffi::OsStrExt;
@@ -60,14 +62,25 @@ fn mode(amode: i32) -> OpenMode {
 
 pub fn file_open(
     comm: &'static Arc<Comm>,
-    filename: &CStr,
-    amode: i32,
-    info: Option<&'static Arc<Info>>,
-    fh: New<File>,
+    arguments: Result<(&CStr, i32, Option<&'static Arc<Info>>, New<File>)>,
 ) -> Result<()> {
-    let info = info.map(|info| &**info);
-    fh.set(File::open(comm, path(filename), mode(amode), info)?);
+    let (arguments, fh) = with_result(arguments.map(|(filename, amode, info, fh)| {
+        let info = info.map(|info| &**info);
+        ((path(filename), mode(amode), info), fh)
+    }));
+    let file = File::open(comm, arguments)?;
+    if let Some(fh) = fh {
+        fh.set(file);
+    }
     Ok(())
+}
+
+/// The arguments for the mpi floor, and the place of the result, which is there if they are valid.
+fn with_result<A, R>(both: Result<(A, R)>) -> (Result<A>, Option<R>) {
+    match both {
+        Ok((arguments, result)) => (Ok(arguments), Some(result)),
+        Err(e) => (Err(e), None),
+    }
 }
 
 pub fn file_close(fh: InOutHandle<File>) -> Result<()> {
@@ -98,8 +111,8 @@ pub fn file_get_info(fh: Fh, info_used: New<Info>) -> Result<()> {
     Ok(())
 }
 
-pub fn file_set_info(fh: Fh, info: Option<&'static Arc<Info>>) -> Result<()> {
-    fh.set_info(info.map(|info| &**info))
+pub fn file_set_info(fh: Fh, argument: Result<Option<&'static Arc<Info>>>) -> Result<()> {
+    fh.set_info(argument.map(|info| info.map(|info| &**info)))
 }
 
 pub fn file_get_size(fh: Fh, size: Out<i64>) -> Result<()> {
@@ -132,16 +145,22 @@ pub fn file_set_atomicity(fh: Fh, flag: bool) -> Result<()> {
 
 pub fn file_set_view(
     fh: Fh,
-    disp: i64,
-    etype: Type,
-    filetype: Type,
-    datarep: &CStr,
-    info: Option<&'static Arc<Info>>,
+    arguments: Result<(i64, Type, Type, &CStr, Option<&'static Arc<Info>>)>,
 ) -> Result<()> {
-    let disp = (disp != constants::MPI_DISPLACEMENT_CURRENT).then_some(disp);
-    let datarep = datarep.to_string_lossy();
-    let info = info.map(|info| &**info);
-    fh.set_view(disp, etype, filetype, &datarep, info)
+    let name;
+    fh.set_view(match arguments {
+        Ok((disp, etype, filetype, datarep, info)) => {
+            name = datarep.to_string_lossy();
+            Ok(ViewArguments {
+                displacement: (disp != constants::MPI_DISPLACEMENT_CURRENT).then_some(disp),
+                etype,
+                filetype,
+                datarep: &name,
+                info: info.map(|info| &**info),
+            })
+        }
+        Err(e) => Err(e),
+    })
 }
 
 pub fn file_get_view(
@@ -198,7 +217,7 @@ pub fn file_seek(fh: Fh, offset: i64, whence: i32) -> Result<()> {
 }
 
 pub fn file_seek_shared(fh: Fh, offset: i64, whence: i32) -> Result<()> {
-    fh.seek_shared(offset, self::whence(whence)?)
+    fh.seek_shared(offset, self::whence(whence))
 }
 
 pub fn file_get_position(fh: Fh, offset: Out<i64>) -> Result<()> {
@@ -214,13 +233,12 @@ pub fn file_get_position_shared(fh: Fh, offset: Out<i64>) -> Result<()> {
 // Reading and writing.
 
 /// The program's buffer.
-fn buffer(at: *const u8, count: i64, datatype: Type) -> Result<Buffer<'static>> {
-    args::buffer(at, count, datatype, "buf")?;
-    Ok(Buffer {
+fn buffer(at: *const u8, count: i64, datatype: Type) -> Buffer<'static> {
+    Buffer {
         address: at.cast_mut(),
         count,
         datatype,
-    })
+    }
 }
 
 /// Stores how a blocking access has ended.
@@ -233,7 +251,7 @@ macro_rules! blocking {
     ($($buf:ty, $method:ident: $at:ident $(, $name:ident: $position:ident)*;)*) => {$(
         pub fn $at(fh: Fh, offset: i64, buf: $buf, count: i64, datatype: Type,
             status: OutStatus) -> Result<()> {
-            let buffer = buffer(buf, count, datatype)?;
+            let buffer = buffer(buf, count, datatype);
             // SAFETY: the program passes a buffer that is as it says.
             give_status(&status, &unsafe { fh.$method(Position::Explicit(offset), buffer) }?);
             Ok(())
@@ -241,7 +259,7 @@ macro_rules! blocking {
         $(
         pub fn $name(fh: Fh, buf: $buf, count: i64, datatype: Type,
             status: OutStatus) -> Result<()> {
-            let buffer = buffer(buf, count, datatype)?;
+            let buffer = buffer(buf, count, datatype);
             // SAFETY: the program passes a buffer that is as it says.
             give_status(&status, &unsafe { fh.$method(Position::$position, buffer) }?);
             Ok(())
@@ -253,8 +271,39 @@ macro_rules! blocking {
 blocking! {
     *mut u8, read: file_read_at, file_read: Individual, file_read_shared: Shared;
     *const u8, write: file_write_at, file_write: Individual, file_write_shared: Shared;
-    *mut u8, read_all: file_read_at_all, file_read_all: Individual;
-    *const u8, write_all: file_write_at_all, file_write_all: Individual;
+}
+
+/// Blocking collective accesses: with an explicit offset, and by the individual file pointer.
+macro_rules! blocking_collective {
+    ($($buf:ty, $method:ident: $at:ident $name:ident;)*) => {$(
+        pub fn $at(fh: Fh, arguments: Result<(i64, $buf, i64, Type, OutStatus)>) -> Result<()> {
+            let (arguments, status) = with_result(arguments.map(|(offset, buf, count, t, status)| {
+                ((Position::Explicit(offset), buffer(buf, count, t)), status)
+            }));
+            // SAFETY: the program passes a buffer that is as it says.
+            let outcome = unsafe { fh.$method(arguments) }?;
+            if let Some(status) = status {
+                give_status(&status, &outcome);
+            }
+            Ok(())
+        }
+        pub fn $name(fh: Fh, arguments: Result<($buf, i64, Type, OutStatus)>) -> Result<()> {
+            let (arguments, status) = with_result(arguments.map(|(buf, count, t, status)| {
+                ((Position::Individual, buffer(buf, count, t)), status)
+            }));
+            // SAFETY: the program passes a buffer that is as it says.
+            let outcome = unsafe { fh.$method(arguments) }?;
+            if let Some(status) = status {
+                give_status(&status, &outcome);
+            }
+            Ok(())
+        }
+    )*};
+}
+
+blocking_collective! {
+    *mut u8, read_all: file_read_at_all file_read_all;
+    *const u8, write_all: file_write_at_all file_write_all;
 }
 
 /// Non-blocking accesses: with an explicit offset, and by a file pointer.
@@ -262,7 +311,7 @@ macro_rules! starting {
     ($($buf:ty, $method:ident: $at:ident $(, $name:ident: $position:ident)*;)*) => {$(
         pub fn $at(fh: Fh, offset: i64, buf: $buf, count: i64, datatype: Type,
             request: Out<Handle>) -> Result<()> {
-            let buffer = buffer(buf, count, datatype)?;
+            let buffer = buffer(buf, count, datatype);
             // SAFETY: the program leaves the buffer alone until completion.
             let started = unsafe { fh.$method(Position::Explicit(offset), buffer) }?;
             request.set(handle::insert(started));
@@ -271,7 +320,7 @@ macro_rules! starting {
         $(
         pub fn $name(fh: Fh, buf: $buf, count: i64, datatype: Type,
             request: Out<Handle>) -> Result<()> {
-            let buffer = buffer(buf, count, datatype)?;
+            let buffer = buffer(buf, count, datatype);
             // SAFETY: the program leaves the buffer alone until completion.
             let started = unsafe { fh.$method(Position::$position, buffer) }?;
             request.set(handle::insert(started));
@@ -284,44 +333,71 @@ macro_rules! starting {
 starting! {
     *mut u8, iread: file_iread_at, file_iread: Individual, file_iread_shared: Shared;
     *const u8, iwrite: file_iwrite_at, file_iwrite: Individual, file_iwrite_shared: Shared;
-    *mut u8, iread_all: file_iread_at_all, file_iread_all: Individual;
-    *const u8, iwrite_all: file_iwrite_at_all, file_iwrite_all: Individual;
 }
 
-pub fn file_read_ordered(
-    fh: Fh,
-    buf: *mut u8,
-    count: i64,
-    datatype: Type,
-    status: OutStatus,
-) -> Result<()> {
-    let buffer = buffer(buf, count, datatype)?;
-    // SAFETY: the program passes a buffer that is as it says.
-    give_status(&status, &unsafe { fh.read_ordered(buffer) }?);
-    Ok(())
+/// Non-blocking collective accesses: with an explicit offset, and by the individual file pointer.
+macro_rules! starting_collective {
+    ($($buf:ty, $method:ident: $at:ident $name:ident;)*) => {$(
+        pub fn $at(fh: Fh, arguments: Result<(i64, $buf, i64, Type, Out<Handle>)>) -> Result<()> {
+            let (arguments, request) = with_result(arguments.map(|(offset, buf, count, t, out)| {
+                ((Position::Explicit(offset), buffer(buf, count, t)), out)
+            }));
+            // SAFETY: the program leaves the buffer alone until completion.
+            let started = unsafe { fh.$method(arguments) }?;
+            if let Some(request) = request {
+                request.set(handle::insert(started));
+            }
+            Ok(())
+        }
+        pub fn $name(fh: Fh, arguments: Result<($buf, i64, Type, Out<Handle>)>) -> Result<()> {
+            let (arguments, request) = with_result(arguments.map(|(buf, count, t, out)| {
+                ((Position::Individual, buffer(buf, count, t)), out)
+            }));
+            // SAFETY: the program leaves the buffer alone until completion.
+            let started = unsafe { fh.$method(arguments) }?;
+            if let Some(request) = request {
+                request.set(handle::insert(started));
+            }
+            Ok(())
+        }
+    )*};
 }
 
-pub fn file_write_ordered(
-    fh: Fh,
-    buf: *const u8,
-    count: i64,
-    datatype: Type,
-    status: OutStatus,
-) -> Result<()> {
-    let buffer = buffer(buf, count, datatype)?;
-    // SAFETY: the program passes a buffer that is as it says.
-    give_status(&status, &unsafe { fh.write_ordered(buffer) }?);
-    Ok(())
+starting_collective! {
+    *mut u8, iread_all: file_iread_at_all file_iread_all;
+    *const u8, iwrite_all: file_iwrite_at_all file_iwrite_all;
+}
+
+/// Accesses in the order of the ranks.
+macro_rules! ordered {
+    ($($buf:ty, $method:ident: $name:ident;)*) => {$(
+        pub fn $name(fh: Fh, arguments: Result<($buf, i64, Type, OutStatus)>) -> Result<()> {
+            let (arguments, status) = with_result(
+                arguments.map(|(buf, count, t, status)| (buffer(buf, count, t), status)),
+            );
+            // SAFETY: the program passes a buffer that is as it says.
+            let outcome = unsafe { fh.$method(arguments) }?;
+            if let Some(status) = status {
+                give_status(&status, &outcome);
+            }
+            Ok(())
+        }
+    )*};
+}
+
+ordered! {
+    *mut u8, read_ordered: file_read_ordered;
+    *const u8, write_ordered: file_write_ordered;
 }
 
 /// Split collectives: begin and end.
 macro_rules! split {
     ($($buf:ty, $kind:ident, $position:ident: $begin:ident $end:ident;)*) => {$(
-        pub fn $begin(fh: Fh, buf: $buf, count: i64, datatype: Type) -> Result<()> {
-            let buffer = buffer(buf, count, datatype)?;
-            let position = Position::$position;
+        pub fn $begin(fh: Fh, arguments: Result<($buf, i64, Type)>) -> Result<()> {
+            let arguments = arguments
+                .map(|(buf, count, t)| (Position::$position, buffer(buf, count, t)));
             // SAFETY: the program leaves the buffer alone until the end.
-            unsafe { fh.split_begin(SplitCollective::$kind, position, buffer) }
+            unsafe { fh.split_begin(SplitCollective::$kind, arguments) }
         }
         pub fn $end(fh: Fh, buf: $buf, status: OutStatus) -> Result<()> {
             give_status(&status, &fh.split_end(SplitCollective::$kind, buf)?);
@@ -337,40 +413,26 @@ split! {
     *const u8, WriteOrdered, Shared: file_write_ordered_begin file_write_ordered_end;
 }
 
-pub fn file_read_at_all_begin(
-    fh: Fh,
-    offset: i64,
-    buf: *mut u8,
-    count: i64,
-    datatype: Type,
-) -> Result<()> {
-    let buffer = buffer(buf, count, datatype)?;
-    let position = Position::Explicit(offset);
-    // SAFETY: the program leaves the buffer alone until the end.
-    unsafe { fh.split_begin(SplitCollective::ReadAtAll, position, buffer) }
+/// Split collectives with an explicit offset: begin and end.
+macro_rules! split_at {
+    ($($buf:ty, $kind:ident: $begin:ident $end:ident;)*) => {$(
+        pub fn $begin(fh: Fh, arguments: Result<(i64, $buf, i64, Type)>) -> Result<()> {
+            let arguments = arguments.map(|(offset, buf, count, t)| {
+                (Position::Explicit(offset), buffer(buf, count, t))
+            });
+            // SAFETY: the program leaves the buffer alone until the end.
+            unsafe { fh.split_begin(SplitCollective::$kind, arguments) }
+        }
+        pub fn $end(fh: Fh, buf: $buf, status: OutStatus) -> Result<()> {
+            give_status(&status, &fh.split_end(SplitCollective::$kind, buf)?);
+            Ok(())
+        }
+    )*};
 }
 
-pub fn file_read_at_all_end(fh: Fh, buf: *mut u8, status: OutStatus) -> Result<()> {
-    give_status(&status, &fh.split_end(SplitCollective::ReadAtAll, buf)?);
-    Ok(())
-}
-
-pub fn file_write_at_all_begin(
-    fh: Fh,
-    offset: i64,
-    buf: *const u8,
-    count: i64,
-    datatype: Type,
-) -> Result<()> {
-    let buffer = buffer(buf, count, datatype)?;
-    let position = Position::Explicit(offset);
-    // SAFETY: the program leaves the buffer alone until the end.
-    unsafe { fh.split_begin(SplitCollective::WriteAtAll, position, buffer) }
-}
-
-pub fn file_write_at_all_end(fh: Fh, buf: *const u8, status: OutStatus) -> Result<()> {
-    give_status(&status, &fh.split_end(SplitCollective::WriteAtAll, buf)?);
-    Ok(())
+split_at! {
+    *mut u8, ReadAtAll: file_read_at_all_begin file_read_at_all_end;
+    *const u8, WriteAtAll: file_write_at_all_begin file_write_at_all_end;
 }
 
 // Data representations.

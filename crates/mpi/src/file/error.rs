@@ -22,7 +22,7 @@ impl From<ferry_io::Error> for Error {
 }
 
 /// The classes that an error of a file can have, as numbers for messages between ranks.
-const CLASSES: [Kind; 20] = [
+const CLASSES: [Kind; 25] = [
     Kind::Io,
     Kind::NoSuchFile,
     Kind::FileExists,
@@ -43,6 +43,11 @@ const CLASSES: [Kind; 20] = [
     Kind::NoMem,
     Kind::Other,
     Kind::Intern,
+    Kind::Buffer,
+    Kind::Count,
+    Kind::Info,
+    Kind::InfoKey,
+    Kind::ValueTooLarge,
 ];
 
 /// The number of a class. Classes that files do not have count as Io.

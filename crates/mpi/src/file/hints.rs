@@ -194,10 +194,10 @@ impl File {
     /// Sets hints (MPI_File_set_info). Those that Ferry does not know are ignored. Collective;
     /// blocks until all ranks have called it.
     ///
-    /// Errors: InfoValue on all ranks; then none is set.
-    pub fn set_info(&self, info: Option<&Info>) -> Result<()> {
+    /// Errors: that of `info`, InfoValue, on all ranks; then none is set.
+    pub fn set_info(&self, info: Result<Option<&Info>>) -> Result<()> {
         let mut new = self.hints().clone();
-        super::agree::on_success(&self.comm, new.set(info))?;
+        super::agree::on_success(&self.comm, info.and_then(|info| new.set(info)))?;
         *self.hints() = new;
         Ok(())
     }

@@ -30,11 +30,12 @@ mod size;
 mod split;
 mod view;
 
+pub use collective::AccessArguments;
 pub use open::{OpenMode, default_errhandler};
 pub use position::{Position, Whence};
 pub use representation::{RepresentationFunctions, register};
 pub use split::SplitCollective;
-pub use view::ViewDescription;
+pub use view::{ViewArguments, ViewDescription};
 
 use crate::device::WaitingFor;
 use crate::{Comm, ErrhandlerSlot, Group, Identity, Result, err};

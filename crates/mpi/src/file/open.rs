@@ -110,28 +110,42 @@ struct FirstOpen {
     stored: Option<Arc<dyn StoredFile>>,
 }
 
-/// The arguments of MPI_File_open.
-struct Opening<'a> {
-    comm: &'a Arc<Comm>,
-    path: &'a Path,
+/// A rank's arguments of MPI_File_open.
+struct Opening {
+    path: PathBuf,
     mode: OpenMode,
-    permissions: u32,
+    hints: Hints,
 }
 
-impl Opening<'_> {
-    /// Step 1 on rank 0. `amodes`: those of all ranks.
-    fn open_first(&self, amodes: &[u8]) -> Result<(Arc<dyn StoredFile>, u64)> {
+impl Opening {
+    fn new(name: &Path, mode: OpenMode, info: Option<&Info>) -> Result<Opening> {
+        Ok(Opening {
+            path: path_of(name),
+            mode,
+            hints: Hints::new(info)?,
+        })
+    }
+
+    /// Step 1 on rank 0. `told`: what all ranks have told of their arguments.
+    fn open_first(&self, told: &[u8]) -> Result<(Arc<dyn StoredFile>, u64)> {
         self.mode.check()?;
-        let own = (self.mode.amode as u64).to_le_bytes();
-        if let Some(rank) = amodes.chunks_exact(8).position(|amode| amode != own) {
-            return Err(err!(
-                NotSame,
-                "amode is {}, but rank {rank} has passed another: it has to be the same on all \
-                 ranks",
-                self.mode.amode
-            ));
+        let mut reader = Reader(told);
+        let mut rank = 0;
+        while !reader.is_empty() {
+            if reader.u64()? == 0 {
+                return Err(failure_of(&mut reader)?);
+            }
+            if reader.u64()? != self.mode.amode as u64 {
+                return Err(err!(
+                    NotSame,
+                    "amode is {}, but rank {rank} has passed another: it has to be the same on all \
+                     ranks",
+                    self.mode.amode
+                ));
+            }
+            rank += 1;
         }
-        let stored = PosixStore.open(self.path, &self.mode.of_store(true, self.permissions))?;
+        let stored = self.open(true)?;
         let bytes = if self.mode.append {
             transfer::len(&*stored)?
         } else {
@@ -140,21 +154,35 @@ impl Opening<'_> {
         Ok((stored, bytes))
     }
 
-    /// Step 1.
-    fn begin(&self) -> Result<FirstOpen> {
-        let agreement = Agreement::of_all(self.comm)?;
-        let amode = (self.mode.amode as u64).to_le_bytes().to_vec();
+    /// Step 1, on a rank with these arguments.
+    fn begin(comm: &Comm, mine: &Result<Opening>) -> Result<FirstOpen> {
+        let agreement = Agreement::of_all(comm)?;
+        let mut own = Vec::new();
+        match mine {
+            Ok(opening) => {
+                put_u64(&mut own, 1);
+                put_u64(&mut own, opening.mode.amode as u64);
+            }
+            Err(e) => {
+                put_u64(&mut own, 0);
+                put_failure(&mut own, comm.rank(), e);
+            }
+        }
         // What the program has done to the file before, on any rank, has been done.
-        let amodes = agreement.gather(0, amode)?;
+        let gathered = agreement.gather(0, own)?;
         let mut told = Vec::new();
         let mut own = None;
         if agreement.rank() == 0 {
-            match self.open_first(&amodes) {
+            let opened = match mine {
+                Ok(opening) => opening.open_first(&gathered),
+                Err(e) => Err(e.clone()),
+            };
+            match opened {
                 Ok((stored, bytes)) => {
                     put_u64(&mut told, 1);
                     put_u64(&mut told, process().new_context().0);
                     put_u64(&mut told, bytes);
-                    SharedPointer::announce(self.comm).put(&mut told);
+                    SharedPointer::announce(comm).put(&mut told);
                     own = Some(Ok(stored));
                 }
                 Err(e) => {
@@ -165,6 +193,9 @@ impl Opening<'_> {
             }
         }
         let told = agreement.broadcast(0, told)?;
+        if let Err(e) = mine {
+            return Err(e.clone());
+        }
         let stored = own.transpose()?;
         let mut reader = Reader(&told);
         if reader.u64()? == 0 {
@@ -180,41 +211,32 @@ impl Opening<'_> {
         })
     }
 
-    /// Step 2: opens the file on a rank that has not.
-    fn open_again(&self) -> Result<Arc<dyn StoredFile>> {
-        Ok(PosixStore.open(self.path, &self.mode.of_store(false, self.permissions))?)
+    /// Opens the file, in step 1 on the first rank, in step 2 on the others.
+    fn open(&self, first: bool) -> Result<Arc<dyn StoredFile>> {
+        let mode = self.mode.of_store(first, self.hints.permissions);
+        Ok(PosixStore.open(&self.path, &mode)?)
     }
 }
 
 impl File {
-    /// Opens a file. Collective over `comm`; blocks until all its ranks have called it. If one
-    /// cannot open it, it is open on none, and all get that rank's class of error.
+    /// Opens a file of this name, in this mode, with these hints. Collective over `comm`; blocks
+    /// until all its ranks have called it. If one cannot open it, it is open on none, and all get
+    /// that rank's class of error. An error as arguments: this rank's are bad.
     ///
     /// Errors: Amode, NotSame, InfoValue for bad arguments; those of the system.
     pub fn open(
         comm: &Arc<Comm>,
-        name: &Path,
-        mode: OpenMode,
-        info: Option<&Info>,
+        arguments: Result<(&Path, OpenMode, Option<&Info>)>,
     ) -> Result<Arc<File>> {
-        let path = path_of(name);
-        let hints = Hints::new(info);
-        let opening = Opening {
-            comm,
-            path: &path,
-            mode,
-            permissions: hints.as_ref().map_or(0o666, |hints| hints.permissions),
-        };
-        let first = opening.begin()?;
+        let mine = arguments.and_then(|(name, mode, info)| Opening::new(name, mode, info));
+        let first = Opening::begin(comm, &mine)?;
+        let opening = mine?;
         let own = Arc::new(comm.child(first.context, comm.group.clone()));
         own.rename(b"a file");
-        let mine = hints.and_then(|hints| {
-            let stored = match first.stored {
-                Some(stored) => stored,
-                None => opening.open_again()?,
-            };
-            Ok((hints, stored))
-        });
+        let mine = match first.stored {
+            Some(stored) => Ok(stored),
+            None => opening.open(false),
+        };
         let shared = SharedPointer::join(&own, first.shared).and_then(|shared| {
             // Before any rank returns.
             if own.rank() == 0 {
@@ -233,7 +255,8 @@ impl File {
             let _ = own.free();
             return Err(e);
         }
-        let ((hints, stored), shared) = (mine?, shared?);
+        let (stored, shared) = (mine?, shared?);
+        let Opening { path, mode, hints } = opening;
         Ok(Arc::new(File {
             identity: Identity::none(),
             errhandler: default_errhandler().clone(),

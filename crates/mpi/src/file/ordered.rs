@@ -13,11 +13,11 @@ impl File {
     /// Reads in the order of the ranks (MPI_File_read_ordered). Collective; blocks until the data
     /// are in the buffer.
     ///
-    /// Errors: as [`File::read`]'s. If a rank's arguments are bad, nobody reads.
+    /// Errors: that of `buffer`; as [`File::read`]'s. If a rank's arguments are bad, nobody reads.
     ///
     /// # Safety
     /// The buffer is writable as its count and type say.
-    pub unsafe fn read_ordered(self: &Arc<File>, buffer: Buffer<'_>) -> Result<Outcome> {
+    pub unsafe fn read_ordered(self: &Arc<File>, buffer: Result<Buffer<'_>>) -> Result<Outcome> {
         let transfer = self.ordered(Direction::Read, buffer)?;
         // SAFETY: the caller's promise.
         unsafe { transfer.run() }
@@ -26,11 +26,11 @@ impl File {
     /// Writes in the order of the ranks (MPI_File_write_ordered). Collective; blocks until the
     /// buffer may be used again.
     ///
-    /// Errors: as [`File::write`]'s. If a rank's arguments are bad, nobody writes.
+    /// Errors: that of `buffer`; as [`File::write`]'s. If a rank's arguments are bad, nobody writes.
     ///
     /// # Safety
     /// The buffer is readable as its count and type say.
-    pub unsafe fn write_ordered(self: &Arc<File>, buffer: Buffer<'_>) -> Result<Outcome> {
+    pub unsafe fn write_ordered(self: &Arc<File>, buffer: Result<Buffer<'_>>) -> Result<Outcome> {
         let transfer = self.ordered(Direction::Write, buffer)?;
         // SAFETY: the caller's promise.
         unsafe { transfer.run() }
@@ -38,11 +38,13 @@ impl File {
 
     /// Rank 0 gathers how many etypes each rank accesses, moves the shared file pointer behind all
     /// of them, and tells each rank where its own begin.
-    fn ordered(&self, direction: Direction, buffer: Buffer<'_>) -> Result<Transfer> {
+    fn ordered(&self, direction: Direction, buffer: Result<Buffer<'_>>) -> Result<Transfer> {
         let mut etypes = 0;
-        let mine = self.transfer_at(direction, buffer, |_, n| {
-            etypes = n;
-            Ok(0)
+        let mine = buffer.and_then(|buffer| {
+            self.transfer_at(direction, buffer, |_, n| {
+                etypes = n;
+                Ok(0)
+            })
         });
         let mut told = Vec::new();
         match &mine {

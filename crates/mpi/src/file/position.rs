@@ -92,8 +92,9 @@ impl File {
     /// Moves the shared file pointer (MPI_File_seek_shared). Collective; blocks until all ranks
     /// have called it.
     ///
-    /// Errors: Arg; NotSame if the ranks pass different arguments. On all ranks.
-    pub fn seek_shared(&self, offset: i64, whence: Whence) -> Result<()> {
+    /// Errors: that of `whence`; Arg; NotSame if the ranks pass different arguments. On all ranks.
+    pub fn seek_shared(&self, offset: i64, whence: Result<Whence>) -> Result<()> {
+        let whence = agree::on_success(&self.comm, whence)?;
         let same = agree::same(&self.comm, offset as u64)?;
         let same = agree::same(&self.comm, whence as u64)? && same;
         let mine = if same {

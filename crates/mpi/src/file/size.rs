@@ -61,7 +61,7 @@ impl File {
     ///
     /// Errors: those of the system, on all ranks: NoSpace, Quota, Io.
     pub fn sync(&self) -> Result<()> {
-        self.check_no_split("MPI_File_sync")?;
+        let mine = self.check_no_split("MPI_File_sync");
         // On a server, a rank that only reads forgets what it has cached.
         let flush = || match self.mode.write || self.stored.file_system().is_remote() {
             true => Ok(transfer::sync(&*self.stored)?),
@@ -69,9 +69,9 @@ impl File {
         };
         if self.shared.is_on_node() {
             // One system has all that was written.
-            return agree::then(&self.comm, Ok(()), |_| flush());
+            return agree::then(&self.comm, mine, |_| flush());
         }
-        agree::on_success(&self.comm, flush())
+        agree::on_success(&self.comm, mine.and_then(|()| flush()))
     }
 
     /// Errors: ReadOnly if the file is open for reading only.

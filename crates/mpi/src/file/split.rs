@@ -3,8 +3,7 @@
 //! The begin starts the non-blocking collective, and the end completes it. An access in the order
 //! of the ranks is made by the begin, which may block.
 
-use super::{File, Position};
-use crate::pt2pt::Buffer;
+use super::{AccessArguments, File};
 use crate::request::{self, Outcome};
 use crate::{Request, Result, err};
 use std::sync::{Arc, PoisonError};
@@ -59,37 +58,45 @@ impl ActiveSplit {
 }
 
 impl File {
-    /// Begins a split collective. `position` is [`Position::Shared`] for those in the order of the
-    /// ranks.
+    /// Begins a split collective. The position is [`Position::Shared`](super::Position::Shared) for those in the order of
+    /// the ranks.
     ///
-    /// Errors: Other if one has begun already; those of the collective.
+    /// Errors: that of `arguments`; Other if one has begun already; those of the collective.
     ///
     /// # Safety
     /// The buffer stays readable or writable, and untouched, until the end.
     pub unsafe fn split_begin(
         self: &Arc<File>,
         what: SplitCollective,
-        position: Position,
-        buffer: Buffer<'_>,
+        arguments: AccessArguments<'_>,
     ) -> Result<()> {
-        self.check_no_split(&format!("MPI_File_{}_begin", what.name()))?;
+        // A rank that must not begin takes part, too.
+        let arguments = arguments.and_then(|arguments| {
+            self.check_no_split(&format!("MPI_File_{}_begin", what.name()))?;
+            Ok(arguments)
+        });
+        let address = arguments.as_ref().map_or(0, |(_, b)| b.address.addr());
         // SAFETY: the caller's promise.
         let request = unsafe {
             match what {
                 SplitCollective::ReadAll | SplitCollective::ReadAtAll => {
-                    self.iread_all(position, buffer)?
+                    self.iread_all(arguments)?
                 }
                 SplitCollective::WriteAll | SplitCollective::WriteAtAll => {
-                    self.iwrite_all(position, buffer)?
+                    self.iwrite_all(arguments)?
                 }
-                SplitCollective::ReadOrdered => Request::ended(self.read_ordered(buffer)?),
-                SplitCollective::WriteOrdered => Request::ended(self.write_ordered(buffer)?),
+                SplitCollective::ReadOrdered => {
+                    Request::ended(self.read_ordered(arguments.map(|(_, buffer)| buffer))?)
+                }
+                SplitCollective::WriteOrdered => {
+                    Request::ended(self.write_ordered(arguments.map(|(_, buffer)| buffer))?)
+                }
             }
         };
         let mut split = self.split.lock().unwrap_or_else(PoisonError::into_inner);
         *split = Some(ActiveSplit {
             what,
-            address: buffer.address.addr(),
+            address,
             request,
         });
         Ok(())

@@ -41,6 +41,21 @@ pub struct ViewDescription {
     pub datarep: String,
 }
 
+/// The arguments of MPI_File_set_view.
+#[derive(Clone, Copy)]
+pub struct ViewArguments<'a> {
+    /// The byte of the file where it begins. `None`: where the shared file pointer is.
+    pub displacement: Option<i64>,
+    /// Its etype.
+    pub etype: &'a Arc<Datatype>,
+    /// Its filetype.
+    pub filetype: &'a Arc<Datatype>,
+    /// Its data representation.
+    pub datarep: &'a str,
+    /// Hints.
+    pub info: Option<&'a Info>,
+}
+
 impl FileView {
     /// The view of a file that has just been opened: all bytes.
     pub fn bytes() -> FileView {
@@ -162,23 +177,16 @@ impl FileView {
 }
 
 impl File {
-    /// Sets the view; the file pointers go to its beginning (MPI_File_set_view). `None` as
-    /// displacement: where the shared file pointer is. Collective; blocks until all ranks have
-    /// called it.
+    /// Sets the view; the file pointers go to its beginning (MPI_File_set_view). Collective; blocks
+    /// until all ranks have called it.
     ///
-    /// Errors, on all ranks: Arg, Type, UnsupportedDatarep; NotSame if etypes differ in size.
-    pub fn set_view(
-        &self,
-        displacement: Option<i64>,
-        etype: &Arc<Datatype>,
-        filetype: &Arc<Datatype>,
-        datarep: &str,
-        info: Option<&Info>,
-    ) -> Result<()> {
+    /// Errors, on all ranks: that of `arguments`; Arg, Type, UnsupportedDatarep; NotSame if etypes
+    /// differ in size.
+    pub fn set_view(&self, arguments: Result<ViewArguments<'_>>) -> Result<()> {
         let mut hints = self.hints().clone();
-        let mine = self.new_view(displacement, etype, filetype, datarep);
-        let mine = mine.and_then(|view| {
-            hints.set(info)?;
+        let mine = arguments.and_then(|a| {
+            let view = self.new_view(a.displacement, a.etype, a.filetype, a.datarep)?;
+            hints.set(a.info)?;
             self.check_no_split("MPI_File_set_view")?;
             Ok(view)
         });

@@ -95,38 +95,35 @@ impl AllgatherBuffers {
     }
 }
 
+/// Where a rank accesses the file in a collective call, and its buffer. An error: its arguments are
+/// bad. It takes part without data then, so that the others go on, and the call returns the error.
+pub type AccessArguments<'a> = Result<(Position, Buffer<'a>)>;
+
 impl File {
     /// Reads collectively (MPI_File_read_all, MPI_File_read_at_all). Blocks until the data are in
     /// the buffer, and other ranks may have to call it first.
     ///
-    /// Errors: those of [`File::read`]; the class of another rank's error if that kept data of this
-    /// one from being read.
+    /// Errors: that of `arguments`; those of [`File::read`]; the class of another rank's error if
+    /// that kept data of this one from being read.
     ///
     /// # Safety
     /// The buffer is writable as its count and type say.
-    pub unsafe fn read_all(
-        self: &Arc<File>,
-        position: Position,
-        buffer: Buffer<'_>,
-    ) -> Result<Outcome> {
+    pub unsafe fn read_all(self: &Arc<File>, arguments: AccessArguments<'_>) -> Result<Outcome> {
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_all(Direction::Read, position, buffer) }
+        unsafe { self.transfer_all(Direction::Read, arguments) }
     }
 
     /// Writes collectively (MPI_File_write_all, MPI_File_write_at_all). Blocks until the buffer may
     /// be used again, and other ranks may have to call it first.
     ///
-    /// Errors: those of [`File::write`]; the class of another rank's error if two phases were used.
+    /// Errors: that of `arguments`; those of [`File::write`]; the class of another rank's error if
+    /// two phases were used.
     ///
     /// # Safety
     /// The buffer is readable as its count and type say.
-    pub unsafe fn write_all(
-        self: &Arc<File>,
-        position: Position,
-        buffer: Buffer<'_>,
-    ) -> Result<Outcome> {
+    pub unsafe fn write_all(self: &Arc<File>, arguments: AccessArguments<'_>) -> Result<Outcome> {
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_all(Direction::Write, position, buffer) }
+        unsafe { self.transfer_all(Direction::Write, arguments) }
     }
 
     /// Starts a collective read (MPI_File_iread_all, MPI_File_iread_at_all).
@@ -137,11 +134,10 @@ impl File {
     /// The buffer stays writable, and untouched, until completion.
     pub unsafe fn iread_all(
         self: &Arc<File>,
-        position: Position,
-        buffer: Buffer<'_>,
+        arguments: AccessArguments<'_>,
     ) -> Result<Arc<Request>> {
         // SAFETY: the caller's promise.
-        unsafe { pending::start(self, Direction::Read, position, buffer) }
+        unsafe { pending::start(self, Direction::Read, arguments) }
     }
 
     /// Starts a collective write (MPI_File_iwrite_all, MPI_File_iwrite_at_all).
@@ -152,11 +148,10 @@ impl File {
     /// The buffer stays readable and unchanged until completion.
     pub unsafe fn iwrite_all(
         self: &Arc<File>,
-        position: Position,
-        buffer: Buffer<'_>,
+        arguments: AccessArguments<'_>,
     ) -> Result<Arc<Request>> {
         // SAFETY: the caller's promise.
-        unsafe { pending::start(self, Direction::Write, position, buffer) }
+        unsafe { pending::start(self, Direction::Write, arguments) }
     }
 
     /// # Safety
@@ -164,10 +159,9 @@ impl File {
     unsafe fn transfer_all(
         self: &Arc<File>,
         direction: Direction,
-        position: Position,
-        buffer: Buffer<'_>,
+        arguments: AccessArguments<'_>,
     ) -> Result<Outcome> {
-        let mine = self.transfer(direction, position, buffer);
+        let mine = arguments.and_then(|(at, buffer)| self.transfer(direction, at, buffer));
         if self.comm.size() == 1 {
             // SAFETY: the caller's promise.
             return unsafe { mine?.run() };

@@ -1,15 +1,14 @@
 //! Collective transfers in the background (MPI_File_iread_all, MPI_File_iwrite_all and others).
 
+use super::super::File;
 use super::super::access::{Direction, Transfer};
 use super::super::background::engine;
-use super::super::{File, Position};
-use super::AllgatherBuffers;
 use super::driver::Driver;
 use super::exchange::{Exchange, Step};
 use super::extent::Extent;
 use super::plan::Plan;
+use super::{AccessArguments, AllgatherBuffers};
 use crate::device::{self, Device};
-use crate::pt2pt::Buffer;
 use crate::request::{Outcome, Work};
 use crate::{Request, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,13 +80,12 @@ struct BackgroundTransfer {
 pub(super) unsafe fn start(
     file: &Arc<File>,
     direction: Direction,
-    position: Position,
-    buffer: Buffer<'_>,
+    arguments: AccessArguments<'_>,
 ) -> Result<Arc<Request>> {
     let by_itself = file.comm.size() == 1
         || !file.view().representation.is_native()
         || device::device().is_virtual();
-    let transfer = file.transfer(direction, position, buffer);
+    let transfer = arguments.and_then(|(at, buffer)| file.transfer(direction, at, buffer));
     if by_itself {
         // SAFETY: the caller's promise.
         return Ok(unsafe { file.start(transfer?) });
