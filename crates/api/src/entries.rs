@@ -131,7 +131,8 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
             let convert = convert.replace("$n", &format!("\"{object}\""));
             let _ = writeln!(
                 out,
-                "        let {object} = {convert};\n        let arguments: Result<_> = (|| unsafe {{"
+                "        let {object} = {convert};\n        \
+                 let arguments: Result<_> = (|| unsafe {{"
             );
             conversions(out, f, large);
             let passed = match &glue[1..] {

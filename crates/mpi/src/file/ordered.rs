@@ -26,7 +26,8 @@ impl File {
     /// Writes in the order of the ranks (MPI_File_write_ordered). Collective; blocks until the
     /// buffer may be used again.
     ///
-    /// Errors: that of `buffer`; as [`File::write`]'s. If a rank's arguments are bad, nobody writes.
+    /// Errors: that of `buffer`; as [`File::write`]'s. If a rank's arguments are bad, nobody
+    /// writes.
     ///
     /// # Safety
     /// The buffer is readable as its count and type say.

@@ -58,7 +58,7 @@ impl ActiveSplit {
 }
 
 impl File {
-    /// Begins a split collective. The position is [`Position::Shared`](super::Position::Shared) for those in the order of
+    /// Begins a split collective. The position is [`Shared`](super::Position::Shared) for those in the order of
     /// the ranks.
     ///
     /// Errors: that of `arguments`; Other if one has begun already; those of the collective.
