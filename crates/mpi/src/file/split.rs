@@ -58,8 +58,8 @@ impl ActiveSplit {
 }
 
 impl File {
-    /// Begins a split collective. The position is [`Shared`](super::Position::Shared) for those in the order of
-    /// the ranks.
+    /// Begins a split collective. Accesses in the order of the ranks have the position
+    /// [`Shared`](super::Position::Shared).
     ///
     /// Errors: that of `arguments`; Other if one has begun already; those of the collective.
     ///
