@@ -132,6 +132,7 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
             let _ = writeln!(
                 out,
                 "        let {object} = {convert};\n        \
+                 // SAFETY: as above.\n        \
                  let arguments: Result<_> = (|| unsafe {{"
             );
             conversions(out, f, large);

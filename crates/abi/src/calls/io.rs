@@ -15,6 +15,10 @@ use std::path::Path;
 
 type Type = &'static Arc<Datatype>;
 type Fh = &'static Arc<File>;
+/// What MPI_File_open gets beside the communicator: name, mode, hints, handle.
+type OpenArguments<'a> = (&'a CStr, i32, Option<&'static Arc<Info>>, New<File>);
+/// What MPI_File_set_view gets: displacement, etype, filetype, representation, hints.
+type SetViewArguments<'a> = (i64, Type, Type, &'a CStr, Option<&'static Arc<Info>>);
 
 /// The modes of MPI_File_open.
 const MODES: i32 = constants::MPI_MODE_APPEND
@@ -60,10 +64,7 @@ fn mode(amode: i32) -> OpenMode {
     }
 }
 
-pub fn file_open(
-    comm: &'static Arc<Comm>,
-    arguments: Result<(&CStr, i32, Option<&'static Arc<Info>>, New<File>)>,
-) -> Result<()> {
+pub fn file_open(comm: &'static Arc<Comm>, arguments: Result<OpenArguments<'_>>) -> Result<()> {
     let (arguments, fh) = with_result(arguments.map(|(filename, amode, info, fh)| {
         let info = info.map(|info| &**info);
         ((path(filename), mode(amode), info), fh)
@@ -143,10 +144,7 @@ pub fn file_set_atomicity(fh: Fh, flag: bool) -> Result<()> {
 
 // Views.
 
-pub fn file_set_view(
-    fh: Fh,
-    arguments: Result<(i64, Type, Type, &CStr, Option<&'static Arc<Info>>)>,
-) -> Result<()> {
+pub fn file_set_view(fh: Fh, arguments: Result<SetViewArguments<'_>>) -> Result<()> {
     let name;
     fh.set_view(match arguments {
         Ok((disp, etype, filetype, datarep, info)) => {
