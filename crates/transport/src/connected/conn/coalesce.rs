@@ -139,7 +139,7 @@ impl Conn {
             self.sender.write_max = self.sender.write_max.min(kept.write_max);
         }
         self.keeps = !kept.is_empty();
-        // What the socket does not take is one thing for all who send.
+        // The socket is full: what it did not take goes to the queue, which is bounded.
         let full = kept.bytes.len() - kept.sent >= COALESCED_BYTES;
         drop(kept);
         if full {
