@@ -446,6 +446,47 @@ static int from_file_c(void *memory, MPI_Datatype type, MPI_Count count, void *f
     return from_file(memory, type, (int)count, file, position, state);
 }
 
+/* On the last rank: the code that `state` holds. */
+static int failing_extent(MPI_Datatype type, MPI_Aint *extent, void *state)
+{
+    int size = 0;
+    MPI_Type_size(type, &size);
+    *extent = size;
+    return world_rank == world_size - 1 ? *(int *)state : MPI_SUCCESS;
+}
+
+/* A function of one rank's representation fails: that rank gets its code, the others its class,
+ * also one that the program has added. */
+static void failing(void)
+{
+    static int codes[3];
+    int classes[3] = {MPI_ERR_CONVERSION, MPI_ERR_QUOTA, 0};
+    codes[0] = MPI_ERR_CONVERSION;
+    OK(MPI_Add_error_code(MPI_ERR_QUOTA, &codes[1]));
+    OK(MPI_Add_error_class(&classes[2]));
+    OK(MPI_Add_error_code(classes[2], &codes[2]));
+    const char *name = file_name();
+    MPI_File fh = file_create(name);
+    for (int i = 0; i < 3; i++) {
+        char representation[32], text[MPI_MAX_ERROR_STRING] = "success";
+        int class = -1, length;
+        snprintf(representation, sizeof representation, "failing %d", i);
+        OK(MPI_Register_datarep(representation, MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL,
+                                failing_extent, &codes[i]));
+        int code =
+            MPI_File_set_view(fh, 0, MPI_INT, MPI_INT, representation, MPI_INFO_NULL);
+        OK(MPI_Error_class(code, &class));
+        SAME(class, classes[i]);
+        if (world_rank == world_size - 1)
+            SAME(code, codes[i]);
+        OK(MPI_Error_string(code, text, &length));
+        if (world_rank < world_size - 1 && i < 2)
+            CHECK(strstr(text, "representation"), "the text is [%s]", text);
+    }
+    OK(MPI_File_close(&fh));
+    file_remove(name);
+}
+
 static void registered(void)
 {
     static State state = {0x123456, 0, 0, 0}, other = {0x654321, 0, 0, 0};
@@ -545,6 +586,7 @@ int main(int argc, char **argv)
     one_filetype();
     external();
     registered();
+    failing();
     sequential();
     return check_end();
 }

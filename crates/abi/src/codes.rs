@@ -82,6 +82,7 @@ pub fn class_of_kind(kind: Kind) -> i32 {
         ErrhandlerArg => MPI_ERR_ERRHANDLER,
         Abi => MPI_ERR_ABI,
         Code(code) => class_of(code).unwrap_or(MPI_ERR_UNKNOWN),
+        Class(class) => class,
     }
 }
 
@@ -240,6 +241,8 @@ fn slot_of(number: i32) -> usize {
 pub fn code(kind: Kind, text: String) -> i32 {
     let class = match kind {
         Kind::Code(code) => return code,
+        // Only predefined classes have codes with texts.
+        Kind::Class(class) if !(1..CLASSES.len() as i32).contains(&class) => return class,
         // Programs compare these two with the code.
         Kind::InStatus | Kind::Pending => return class_of_kind(kind),
         _ => class_of_kind(kind),
@@ -453,6 +456,10 @@ mod tests {
         );
         assert_eq!(super::code(Kind::InStatus, "x".into()), MPI_ERR_IN_STATUS);
         assert_eq!(super::code(Kind::Code(77_777), "x".into()), 77_777);
+        assert_eq!(super::code(Kind::Class(77_777), "x".into()), 77_777);
+        let told = super::code(Kind::Class(MPI_ERR_CONVERSION), "on rank 1".into());
+        assert_eq!(class_of(told), Some(MPI_ERR_CONVERSION));
+        assert_eq!(text_of(told).unwrap(), "MPI_ERR_CONVERSION: on rank 1");
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub enum Kind {
     Abi,
     /// A code that user code returned (a callback, MPI_Add_error_code). It is passed on unchanged.
     Code(i32),
+    /// The class of this number, of an error of another rank. Its code may mean nothing here.
+    Class(i32),
 }
 
 /// An error of a call: its kind, its text, and the object to raise it on.
@@ -82,6 +84,8 @@ struct Inner {
     kind: Kind,
     text: String,
     scope: Option<ErrorScope>,
+    /// The class of a code that user code returned.
+    class: Option<i32>,
 }
 
 /// The object whose error handler gets an error, if it is not the call's own.
@@ -106,6 +110,7 @@ impl Error {
             kind,
             text: text.into(),
             scope: None,
+            class: None,
         }))
     }
     /// This error, to be raised on `comm` instead of the call's own communicator.
@@ -130,6 +135,16 @@ impl Error {
     pub fn on_call(mut self) -> Error {
         self.0.scope = None;
         self
+    }
+    /// This error, whose kind is a code of user code, with that code's class.
+    #[cold]
+    pub fn of_class(mut self, class: i32) -> Error {
+        self.0.class = Some(class);
+        self
+    }
+    /// What other ranks are told of its kind: the class of a code that they may not know.
+    pub fn kind_elsewhere(&self) -> Kind {
+        self.0.class.map_or(self.0.kind, Kind::Class)
     }
     /// Its class.
     pub fn kind(&self) -> Kind {

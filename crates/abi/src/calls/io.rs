@@ -453,10 +453,9 @@ fn returned(code: i32) -> Result<()> {
     if code == constants::MPI_SUCCESS {
         return Ok(());
     }
-    Err(Error::new(
-        Kind::Code(code),
-        format!("a function of the data representation returned {code}"),
-    ))
+    let text = format!("a function of the data representation returned {code}");
+    let class = crate::codes::class_of_kind(Kind::Code(code));
+    Err(Error::new(Kind::Code(code), text).of_class(class))
 }
 
 impl Functions {

@@ -9,9 +9,10 @@
 //! Copying between memory and the system's cache is work for a processor, and a thread does it
 //! best. Waiting is no work: io_uring has many operations wait at once, more than the pool has
 //! threads. A read finds out which it is: it takes what is cached (`RWF_NOWAIT`), and leaves the
-//! rest to io_uring. Where the kernel refuses io_uring, the pool does it all. Neither is started
-//! before it is first used.
+//! rest to io_uring. Where the kernel refuses io_uring, at first or later, the pool does it all.
+//! Neither is started before it is first used.
 
+mod placement;
 mod pool;
 mod ring;
 
@@ -19,9 +20,11 @@ use crate::cost::Cost;
 use crate::error::{Error, Result};
 use crate::store::{FileSystem, StoredFile};
 use crate::transfer;
+use placement::Placement;
 use pool::Pool;
 use ring::Ring;
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::thread::CpuSet;
 use std::io::{self, IoSliceMut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -34,12 +37,14 @@ const STACK_BYTES: usize = 512 << 10;
 const INLINE_MAX_NS: f64 = 5_000.0;
 
 /// How an engine works.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// io_uring is used if the kernel has it.
     pub io_uring: bool,
     /// Threads of the pool, at most; at least 1.
     pub threads: usize,
+    /// Cores for the pool's threads if the program is bound to one. `None`: there are none.
+    pub spare_cores: Option<CpuSet>,
 }
 
 impl Default for Options {
@@ -47,6 +52,7 @@ impl Default for Options {
         Options {
             io_uring: true,
             threads: 4,
+            spare_cores: None,
         }
     }
 }
@@ -86,16 +92,13 @@ struct LazyRing {
 }
 
 impl LazyRing {
-    /// Gives the transfer to io_uring, or back if there is none.
+    /// Gives the transfer to io_uring, or back if there is none or it has failed.
     fn start_transfer(&self, transfer: Transfer) -> Option<Transfer> {
         if !self.wanted || transfer.file.fd().is_none() {
             return Some(transfer);
         }
         match self.ring.get_or_init(Ring::start) {
-            Some(ring) => {
-                ring.start_transfer(transfer);
-                None
-            }
+            Some(ring) => ring.start_transfer(transfer),
             None => Some(transfer),
         }
     }
@@ -392,7 +395,10 @@ impl Engine {
                     wanted: self.options.io_uring,
                     ring: OnceLock::new(),
                 }),
-                pool: Pool::new(self.options.threads.max(1)),
+                pool: Pool::new(
+                    self.options.threads.max(1),
+                    Placement::new(self.options.spare_cores),
+                ),
                 under_way: Arc::default(),
             }));
             let swapped =

@@ -1,5 +1,6 @@
 //! A small pool of threads. A thread is started when there is work and none is idle.
 
+use super::placement::Placement;
 use super::{Job, STACK_BYTES};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,6 +10,7 @@ use std::thread::JoinHandle;
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads_max: usize,
+    placement: Placement,
 }
 
 #[derive(Default)]
@@ -20,7 +22,8 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
+    /// Jobs, and the core of who has given each.
+    jobs: VecDeque<(Job, usize)>,
     threads: Vec<JoinHandle<()>>,
     /// Threads that wait for a job.
     idle: usize,
@@ -33,11 +36,13 @@ impl Shared {
     }
 
     /// A thread of the pool: does jobs until the pool ends.
-    fn work(&self) {
+    fn work(&self, placement: Placement) {
+        let mut thread = placement.thread();
         let mut state = self.state();
         loop {
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some((job, giver)) = state.jobs.pop_front() {
                 drop(state);
+                thread.leave(giver);
                 job();
                 state = self.state();
             } else if state.ends {
@@ -55,25 +60,28 @@ impl Shared {
 }
 
 impl Pool {
-    pub fn new(threads_max: usize) -> Pool {
+    pub fn new(threads_max: usize, placement: Placement) -> Pool {
         Pool {
             shared: Arc::default(),
             threads_max,
+            placement,
         }
     }
 
     /// Does a job on a thread; on the caller's if the system gives none.
     pub fn run(&self, job: Job) {
+        let placement = self.placement;
         let mut state = self.shared.state();
-        state.jobs.push_back(job);
+        state.jobs.push_back((job, placement.giver()));
         if state.jobs.len() > state.idle && state.threads.len() < self.threads_max {
             let shared = self.shared.clone();
-            match ferry_job::start_thread("io", STACK_BYTES, move || shared.work()) {
+            let work = move || shared.work(placement);
+            match ferry_job::start_thread("io", STACK_BYTES, work) {
                 Ok(thread) => state.threads.push(thread),
                 Err(_) if state.threads.is_empty() => {
                     let job = state.jobs.pop_back();
                     drop(state);
-                    if let Some(job) = job {
+                    if let Some((job, _)) = job {
                         job();
                     }
                     return;

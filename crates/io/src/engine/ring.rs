@@ -6,12 +6,16 @@
 //! Each transfer is marked for the kernel's own threads (`IOSQE_ASYNC`). Otherwise the kernel would
 //! finish a read that waits for the device by interrupting the submitter, whose own system calls
 //! see that (`EINTR`).
+//!
+//! Where the kernel refuses a submission for good, the ring is broken: it gets no more transfers,
+//! and whoever holds one does it otherwise. What the kernel has already comes back as before.
 
 use super::{Direction, STACK_BYTES, Transfer};
 use io_uring::{IoUring, opcode, squeue, types};
+use rustix::event::{PollFd, PollFlags};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -45,6 +49,8 @@ struct State {
     in_kernel: usize,
     /// Transfers that wait for room.
     waiting: VecDeque<Box<Transfer>>,
+    /// The kernel has refused a submission, which lies in the queue for ever.
+    broken: bool,
 }
 
 impl Ring {
@@ -70,17 +76,19 @@ impl Ring {
         })
     }
 
-    /// Starts a transfer. It does not block.
-    pub fn start_transfer(&self, transfer: Transfer) {
-        self.shared.start(Box::new(transfer));
+    /// Starts a transfer, or gives it back if the ring is broken. It does not block.
+    pub fn start_transfer(&self, transfer: Transfer) -> Option<Transfer> {
+        self.shared.start(Box::new(transfer)).map(|back| *back)
     }
 
-    /// Ends the completion thread. No transfer is under way.
+    /// Ends the completion thread. No transfer is under way. That of a broken ring cannot be woken,
+    /// and sleeps until the process ends.
     pub fn stop(self) {
         let end = opcode::Nop::new().build().user_data(END_TAG);
-        self.shared.submit(&mut self.shared.state(), &end);
-        // A thread that has panicked has ended the process.
-        let _ = self.thread.join();
+        if self.shared.submit(&mut self.shared.state(), &end) {
+            // A thread that has panicked has ended the process.
+            let _ = self.thread.join();
+        }
     }
 }
 
@@ -89,20 +97,25 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start(&self, transfer: Box<Transfer>) {
+    /// Gives the transfer back if the ring is broken.
+    fn start(&self, transfer: Box<Transfer>) -> Option<Box<Transfer>> {
         let mut state = self.state();
         if state.in_kernel < KERNEL_MAX_TRANSFERS {
-            self.give(&mut state, transfer);
-        } else {
-            state.waiting.push_back(transfer);
+            return self.give(&mut state, transfer);
         }
+        state.waiting.push_back(transfer);
+        None
     }
 
-    /// Gives a transfer to the kernel.
-    fn give(&self, state: &mut MutexGuard<'_, State>, transfer: Box<Transfer>) {
+    /// Gives a transfer to the kernel, or back if that refuses it.
+    fn give(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        transfer: Box<Transfer>,
+    ) -> Option<Box<Transfer>> {
         let Some(fd) = transfer.file.fd() else {
             // Only files with a descriptor come here.
-            return transfer.run();
+            return Some(transfer);
         };
         let fd = types::Fd(fd.as_raw_fd());
         let len = (transfer.len - transfer.done).min(ENTRY_MAX_BYTES) as u32;
@@ -112,13 +125,22 @@ impl Shared {
             Direction::Read => opcode::Read::new(fd, buf, len).offset(offset).build(),
             Direction::Write => opcode::Write::new(fd, buf, len).offset(offset).build(),
         };
-        let tag = Box::into_raw(transfer) as u64;
-        state.in_kernel += 1;
-        self.submit(state, &entry.flags(squeue::Flags::ASYNC).user_data(tag));
+        let tag = Box::into_raw(transfer);
+        let entry = entry.flags(squeue::Flags::ASYNC).user_data(tag as u64);
+        if self.submit(state, &entry) {
+            state.in_kernel += 1;
+            return None;
+        }
+        // SAFETY: made above, and the kernel has not taken it.
+        Some(unsafe { Box::from_raw(tag) })
     }
 
     /// Submits an entry. The guard is that of this ring's state: one thread submits at a time.
-    fn submit(&self, _guard: &mut MutexGuard<'_, State>, entry: &squeue::Entry) {
+    /// Returns whether the kernel has taken it.
+    fn submit(&self, state: &mut MutexGuard<'_, State>, entry: &squeue::Entry) -> bool {
+        if state.broken {
+            return false;
+        }
         // SAFETY: the guard keeps other threads from the submission queue.
         let mut queue = unsafe { self.ring.submission_shared() };
         // SAFETY: what the entry points to lives until its completion: the transfer keeps file and
@@ -129,11 +151,14 @@ impl Shared {
         loop {
             match self.ring.submit() {
                 Ok(0) => {}
-                Ok(_) => return,
+                Ok(_) => return true,
                 // The kernel is short of memory for a moment, or a signal came.
                 Err(error) if retry(&error) => {}
-                // The entry is sound, and the descriptor is the ring's own.
-                Err(error) => unreachable!("io_uring_enter: {error}"),
+                // A filter of system calls, for example, that came after the ring was made.
+                Err(_) => {
+                    state.broken = true;
+                    return false;
+                }
             }
             std::thread::yield_now();
         }
@@ -142,17 +167,7 @@ impl Shared {
     /// The completion thread.
     fn work(&self) {
         loop {
-            // SAFETY: no argument is passed.
-            let waited = unsafe {
-                self.ring
-                    .submitter()
-                    .enter::<()>(0, 1, ENTER_GETEVENTS, None)
-            };
-            if let Err(error) = waited
-                && !retry(&error)
-            {
-                unreachable!("io_uring_enter: {error}");
-            }
+            self.wait();
             loop {
                 // SAFETY: only this thread takes completions.
                 let next = unsafe { self.ring.completion_shared() }.next();
@@ -173,13 +188,37 @@ impl Shared {
         }
     }
 
+    /// Sleeps until there is a completion, or a signal comes.
+    fn wait(&self) {
+        // SAFETY: no argument is passed.
+        let waited = unsafe {
+            self.ring
+                .submitter()
+                .enter::<()>(0, 1, ENTER_GETEVENTS, None)
+        };
+        if waited.is_err_and(|error| !retry(&error)) {
+            // A ring is readable when it has completions, which fit its queue.
+            // SAFETY: the ring, and so its descriptor, lives as long as this.
+            let ring = unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) };
+            let mut ring = [PollFd::from_borrowed_fd(ring, PollFlags::IN)];
+            if rustix::event::poll(&mut ring, None).is_err() {
+                std::thread::yield_now();
+            }
+        }
+    }
+
     fn on_completion(&self, transfer: Transfer, result: io::Result<usize>) {
         // Without the lock: the end of an operation may start the next one.
-        let rest = transfer.advance(result).map(Box::new);
+        let mut rest = transfer.advance(result).map(Box::new);
         let mut state = self.state();
         state.in_kernel -= 1;
-        if let Some(next) = rest.or_else(|| state.waiting.pop_front()) {
-            self.give(&mut state, next);
+        while let Some(next) = rest.take().or_else(|| state.waiting.pop_front()) {
+            let Some(back) = self.give(&mut state, next) else {
+                return;
+            };
+            drop(state);
+            back.run();
+            state = self.state();
         }
     }
 }

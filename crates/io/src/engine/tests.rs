@@ -12,6 +12,7 @@ fn engines() -> [Engine; 2] {
         Engine::new(Options {
             io_uring,
             threads: 2,
+            spare_cores: None,
         })
     })
 }
@@ -141,6 +142,61 @@ fn the_ring_reads_and_writes() {
     assert!(buf.iter().enumerate().all(|(i, b)| *b == (i % 251) as u8));
     if let Some(Some(ring)) = lazy.ring.into_inner() {
         ring.stop();
+    }
+}
+
+/// From here on io_uring_enter(2) fails in the calling thread, and in threads that it starts: where
+/// it waits, or where it submits.
+fn refuse_io_uring(submissions: bool) {
+    let ins = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let give = libc::BPF_RET | libc::BPF_K;
+    // The second argument is the number of submissions. It lies at byte 24.
+    let (on_none, on_some) = if submissions { (0, 1) } else { (1, 0) };
+    let mut filter = [
+        ins(load, 0, 0, 0),
+        ins(equal, libc::SYS_io_uring_enter as u32, 0, 2),
+        ins(load, 24, 0, 0),
+        ins(equal, 0, on_none, on_some),
+        ins(give, libc::SECCOMP_RET_ALLOW, 0, 0),
+        ins(give, libc::SECCOMP_RET_ERRNO | libc::EIO as u32, 0, 0),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the filter is sound and is copied. It binds this thread and those that it starts.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_SET_MODE_FILTER;
+        let set = libc::syscall(libc::SYS_seccomp, mode, 0, &raw const program);
+        assert_eq!(set, 0, "{}", io::Error::last_os_error());
+    }
+}
+
+/// A kernel that refuses later what it has granted at first: the pool takes over.
+#[test]
+fn a_ring_that_is_refused_later_loses_nothing() {
+    for submissions in [true, false] {
+        std::thread::spawn(move || {
+            let engine = Engine::new(Options::default());
+            let remote: Arc<dyn StoredFile> = Arc::new(Remote(posix("refused")));
+            // Where it waits: of the completion thread, which starts later.
+            if submissions {
+                write_and_read(&engine, &remote, 70_000);
+            }
+            refuse_io_uring(submissions);
+            write_and_read(&engine, &remote, 70_000);
+            drop(engine);
+        })
+        .join()
+        .unwrap();
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn same(comm: &Comm, value: u64) -> Result<bool> {
 /// Appends an error of `rank`.
 pub(super) fn put_failure(out: &mut Vec<u8>, rank: u32, e: &Error) {
     put_u64(out, u64::from(rank));
-    put_u64(out, u64::from(number(e.kind())));
+    put_u64(out, u64::from(number(e)));
     put_framed(out, e.text().as_bytes());
 }
 

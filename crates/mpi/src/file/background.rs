@@ -4,17 +4,34 @@
 use super::access::{Direction, Transfer};
 use super::{File, Position};
 use crate::device::{self, Device};
+use crate::process::process;
 use crate::pt2pt::Buffer;
 use crate::request::{Outcome, Work};
 use crate::{Error, Request, Result};
 use ferry_io::engine::{Engine, Options};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The engine of this process. Starts nothing before it is first used.
 pub(super) fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
-    ENGINE.get_or_init(|| Engine::new(Options::default()))
+    ENGINE.get_or_init(|| {
+        Engine::new(Options {
+            spare_cores: spare_cores(),
+            ..Options::default()
+        })
+    })
+}
+
+/// The cores of the node's launcher, if it has more than ranks: a rank that is bound to one of them
+/// may have others write for it.
+fn spare_cores() -> Option<CpuSet> {
+    let info = &process().rank_info;
+    let launcher = rustix::process::getppid()?;
+    (info.cores as usize > info.local_ranks.len())
+        .then(|| sched_getaffinity(Some(launcher)).ok())
+        .flatten()
 }
 
 /// A transfer that goes on after its call.

@@ -50,13 +50,24 @@ const CLASSES: [Kind; 25] = [
     Kind::ValueTooLarge,
 ];
 
-/// The number of a class. Classes that files do not have count as Io.
-pub(super) fn number(kind: Kind) -> u32 {
-    CLASSES.iter().position(|k| *k == kind).unwrap_or(0) as u32
+/// Bit of the numbers of the program's own classes.
+const OWN_CLASS: u32 = 1 << 31;
+
+/// The number of an error's class. Classes that files do not have count as Io.
+pub(super) fn number(e: &Error) -> u32 {
+    let kind = e.kind_elsewhere();
+    match kind {
+        // The number is incremented on its way.
+        Kind::Class(class) if (1..i32::MAX).contains(&class) => OWN_CLASS | class as u32,
+        _ => CLASSES.iter().position(|k| *k == kind).unwrap_or(0) as u32,
+    }
 }
 
 /// The class with this number.
 pub(super) fn class(number: u32) -> Kind {
+    if number & OWN_CLASS != 0 {
+        return Kind::Class((number & !OWN_CLASS) as i32);
+    }
     *CLASSES.get(number as usize).unwrap_or(&Kind::Io)
 }
 
@@ -66,10 +77,22 @@ mod tests {
 
     #[test]
     fn numbers_stand_for_classes() {
+        let of = |kind| Error::new(kind, "");
         for kind in CLASSES {
-            assert_eq!(class(number(kind)), kind);
+            assert_eq!(class(number(&of(kind))), kind);
         }
-        assert_eq!(class(u32::MAX), Kind::Io);
-        assert_eq!(class(number(Kind::Win)), Kind::Io);
+        assert_eq!(class(CLASSES.len() as u32), Kind::Io);
+        assert_eq!(class(number(&of(Kind::Win))), Kind::Io);
+    }
+
+    #[test]
+    fn the_class_of_a_code_of_the_program_is_told() {
+        let e = Error::new(Kind::Code(20_000), "").of_class(7);
+        assert_eq!(
+            (e.kind(), class(number(&e))),
+            (Kind::Code(20_000), Kind::Class(7))
+        );
+        let bad = Error::new(Kind::Code(20_000), "").of_class(i32::MAX);
+        assert_eq!(class(number(&bad)), Kind::Io);
     }
 }

@@ -21,6 +21,8 @@ use ferry_io::View;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
+/// Bytes of the longest status, which is the number of a class and the error's text, cut to this.
+const STATUS_BYTES: usize = 1024;
 /// Windows that may be written at a time, while the next one is filled.
 const WRITES_MAX: usize = 2;
 
@@ -124,7 +126,7 @@ pub(super) struct Exchange {
     spare: Vec<Window>,
     writing: usize,
     /// What the aggregators have told.
-    statuses: Vec<[u8; 4]>,
+    statuses: Vec<Box<[u8; STATUS_BYTES]>>,
     failure: Option<Error>,
 }
 
@@ -373,37 +375,47 @@ impl Exchange {
         Ok(())
     }
 
-    /// Aggregators tell all ranks whether they have failed: the class of the error plus 1, or 0.
+    /// Aggregators tell all ranks whether they have failed: the number of the error's class plus 1,
+    /// or 0, and the error's text.
     fn exchange_statuses(&mut self, d: &mut Device) {
-        let own = self.failure.as_ref().map_or(0, |e| number(e.kind()) + 1);
+        let own = match &self.failure {
+            None => vec![0; 4],
+            Some(e) => {
+                let mut status = (number(e) + 1).to_le_bytes().to_vec();
+                status.extend_from_slice(e.text().as_bytes());
+                status.truncate(STATUS_BYTES);
+                status
+            }
+        };
         if self.aggregator.is_some() {
             for rank in 0..self.plan.extents.len() as u32 {
                 if rank != self.me {
-                    self.send(d, rank, Source::Owned(Box::new(own.to_le_bytes())));
+                    self.send(d, rank, Source::Owned(own.clone().into()));
                 }
             }
         }
-        self.statuses = vec![[0; 4]; self.plan.aggregators.len()];
+        let none = Box::new([0; STATUS_BYTES]);
+        self.statuses = vec![none; self.plan.aggregators.len()];
         for a in 0..self.statuses.len() {
             let rank = self.plan.aggregators[a];
             if rank != self.me {
-                let ptr = self.statuses[a].as_mut_ptr();
-                self.receive(d, rank, Sink::Bytes { ptr, cap: 4 });
+                let (ptr, cap) = (self.statuses[a].as_mut_ptr(), STATUS_BYTES);
+                self.receive(d, rank, Sink::Bytes { ptr, cap });
             }
         }
     }
 
     fn take_statuses(&mut self) {
-        let path = self.file.path();
         for (status, rank) in self.statuses.iter().zip(&self.plan.aggregators) {
-            if let Some(of) = u32::from_le_bytes(*status).checked_sub(1) {
-                let text = format!(
-                    "rank {rank}, which aggregates, has failed in a collective transfer of {}, and \
-                     reports why",
-                    path.display()
-                );
-                self.failure
-                    .get_or_insert_with(|| Error::new(class(of), text));
+            let (of, text) = status.split_at(4);
+            let of = u32::from_le_bytes([of[0], of[1], of[2], of[3]]);
+            if let Some(of) = of.checked_sub(1) {
+                // Zeros fill what the message has not.
+                let len = text.iter().position(|b| *b == 0).unwrap_or(text.len());
+                let text = String::from_utf8_lossy(&text[..len]);
+                self.failure.get_or_insert_with(|| {
+                    Error::new(class(of), format!("on rank {rank}: {text}"))
+                });
             }
         }
     }
