@@ -4,6 +4,84 @@
 
 #include "check.h"
 
+#include <unistd.h>
+
+// Files on a merged communicator: the shared pointer, order, and collective access.
+UNUSED static void use_files(MPI_Comm merged, int where, int total) {
+  enum { RECORD = 16, RECORDS = 10, PIECES = 64 };
+  char path[] = "/tmp/ferry-merged-XXXXXX";
+  int record[RECORD], is[PIECES], *all, *seen;
+  MPI_File fh;
+  MPI_Info info;
+  MPI_Offset at, size;
+  MPI_Request request;
+  if (where == 0)
+    close(mkstemp(path));
+  MPI_Bcast(path, sizeof path, MPI_CHAR, 0, merged);
+  OK(MPI_Info_create(&info));
+  OK(MPI_Info_set(info, "collective_buffering", "true"));
+  OK(MPI_File_open(merged, path, MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, info, &fh));
+  OK(MPI_Info_free(&info));
+  OK(MPI_File_set_view(fh, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
+
+  // Each record is written once and whole, wherever.
+  for (int n = 0; n < RECORDS; n++) {
+    for (int i = 0; i < RECORD; i++)
+      record[i] = where * RECORDS + n;
+    OK(MPI_File_write_shared(fh, record, RECORD, MPI_INT, MPI_STATUS_IGNORE));
+  }
+  OK(MPI_File_sync(fh));
+  MPI_Barrier(merged);
+  OK(MPI_File_sync(fh));
+  OK(MPI_File_get_position_shared(fh, &at));
+  SAME(at, total * RECORDS * RECORD);
+  all = malloc(total * RECORDS * sizeof record);
+  seen = calloc(total * RECORDS, sizeof *seen);
+  OK(MPI_File_read_at(fh, 0, all, total * RECORDS * RECORD, MPI_INT, MPI_STATUS_IGNORE));
+  for (int n = 0; n < total * RECORDS; n++) {
+    for (int i = 1; i < RECORD; i++)
+      SAME(all[n * RECORD + i], all[n * RECORD]);
+    if (all[n * RECORD] >= 0 && all[n * RECORD] < total * RECORDS)
+      seen[all[n * RECORD]]++;
+  }
+  for (int n = 0; n < total * RECORDS; n++)
+    SAME(seen[n], 1);
+  free(all), free(seen);
+
+  // In the order of the ranks, each one more than the one before.
+  OK(MPI_File_seek_shared(fh, 0, MPI_SEEK_SET));
+  for (int i = 0; i <= where % RECORD; i++)
+    record[i] = -where;
+  OK(MPI_File_write_ordered(fh, record, where % RECORD + 1, MPI_INT, MPI_STATUS_IGNORE));
+  OK(MPI_File_seek_shared(fh, 0, MPI_SEEK_SET));
+  memset(record, 1, sizeof record);
+  OK(MPI_File_read_ordered(fh, record, where % RECORD + 1, MPI_INT, MPI_STATUS_IGNORE));
+  for (int i = 0; i <= where % RECORD; i++)
+    SAME(record[i], -where);
+
+  // In turns, in two phases: by all, and in the background.
+  MPI_Datatype turns;
+  OK(MPI_Type_create_resized(MPI_INT, 0, total * (MPI_Aint)sizeof(int), &turns));
+  OK(MPI_Type_commit(&turns));
+  OK(MPI_File_set_view(fh, where * (MPI_Offset)sizeof(int), MPI_INT, turns, "native",
+                       MPI_INFO_NULL));
+  for (int i = 0; i < PIECES; i++)
+    is[i] = i * total + where;
+  OK(MPI_File_write_all(fh, is, PIECES, MPI_INT, MPI_STATUS_IGNORE));
+  memset(is, 1, sizeof is);
+  OK(MPI_File_iread_at_all(fh, 0, is, PIECES, MPI_INT, &request));
+  OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  for (int i = 0; i < PIECES; i++)
+    SAME(is[i], i * total + where);
+  OK(MPI_Type_free(&turns));
+  OK(MPI_File_set_size(fh, 100));
+  OK(MPI_File_get_size(fh, &size));
+  SAME(size, 100);
+  OK(MPI_File_close(&fh));
+  MPI_Barrier(merged);
+  CHECK(access(path, F_OK) != 0, "%s has not been deleted", path);
+}
+
 // What works on an intercommunicator whose remote group has `remote` ranks.
 UNUSED static void use(MPI_Comm inter, int low) {
   int mine, others, remote, flag;
@@ -92,6 +170,7 @@ UNUSED static void use(MPI_Comm inter, int low) {
   MPI_Comm_split_type(merged, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
   MPI_Barrier(node);
   MPI_Comm_free(&node);
+  use_files(merged, where, total);
   MPI_Comm_free(&merged);
 }
 

@@ -208,7 +208,8 @@ static void contents_are(enum way way, enum form form, int whole, const char *wh
         }
     /* By the shared pointer ranks come in any order. */
     if (form != WRITE_SHARED)
-        CHECK(wrong < 0, "%s: byte %lld is %d, should be %d", what, wrong, is[wrong], wanted[wrong]);
+        CHECK(wrong < 0, "%s: byte %lld is %d, should be %d", what, wrong, is[wrong],
+              wanted[wrong]);
     for (size_t i = length - PIECE; i < length; i++)
         CHECK(is[i] == '.', "%s: byte %zu of the end has changed", what, i);
     free(is);

@@ -126,7 +126,7 @@ pub(super) struct Exchange {
     spare: Vec<Window>,
     writing: usize,
     /// What the aggregators have told.
-    statuses: Vec<Box<[u8; STATUS_BYTES]>>,
+    statuses: Vec<[u8; STATUS_BYTES]>,
     failure: Option<Error>,
 }
 
@@ -394,8 +394,7 @@ impl Exchange {
                 }
             }
         }
-        let none = Box::new([0; STATUS_BYTES]);
-        self.statuses = vec![none; self.plan.aggregators.len()];
+        self.statuses = vec![[0; STATUS_BYTES]; self.plan.aggregators.len()];
         for a in 0..self.statuses.len() {
             let rank = self.plan.aggregators[a];
             if rank != self.me {
