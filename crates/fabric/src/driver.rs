@@ -198,6 +198,9 @@ pub trait Driver: Send {
     fn streams_side_by_side(&self) -> bool {
         false
     }
+    /// A peer is lost. What was promised for messages to it and from it, such as the memory of
+    /// [`Driver::before_cts`], holds no longer.
+    fn forget_peer(&mut self, _c: &mut Client, _peer: Rank) {}
     /// Takes what has arrived. Returns the number of messages and of parts of large ones.
     ///
     /// # Errors

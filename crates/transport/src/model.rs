@@ -358,6 +358,10 @@ impl RendezvousOffload for Model {
         };
         self.driver.before_cts(&mut self.client, from, &what);
     }
+
+    fn forget_peer(&mut self, peer: ProcId) {
+        self.driver.forget_peer(&mut self.client, peer);
+    }
 }
 
 impl VirtualTime for Model {

@@ -481,6 +481,13 @@ impl Transports {
         }
     }
 
+    /// [`crate::RendezvousOffload::forget_peer`] on the transport to `peer`.
+    pub fn forget_lost_peer(&mut self, peer: ProcId) {
+        if let Ok(Some(offload)) = self.transport(peer).map(|t| t.rendezvous_offload()) {
+            offload.forget_peer(peer);
+        }
+    }
+
     /// [`Transport::has_unsent`] on any transport.
     pub fn has_unsent(&self) -> bool {
         self.others.iter().any(|w| w.has_unsent())

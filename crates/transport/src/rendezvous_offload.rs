@@ -12,6 +12,9 @@ pub trait RendezvousOffload {
     /// The next message to `from` is the CTS for a body that `from` has announced. A card that
     /// writes into the receiver's memory can prepare that memory now.
     fn before_cts(&mut self, from: ProcId, what: &Expected<'_>);
+    /// A peer is lost. The memory of bodies that it has not sent, or not taken, is in other use
+    /// from now on.
+    fn forget_peer(&mut self, peer: ProcId);
 }
 
 /// The body that a CTS asks for.

@@ -67,7 +67,10 @@ impl Worker {
         *lock() = Some(e.to_string());
         match e.peer() {
             Some(peer) => {
-                self.engine.lost_peers.0.insert(peer);
+                if self.engine.lost_peers.0.insert(peer) {
+                    // Before the requests end, and their memory is the program's again.
+                    self.transports.forget_lost_peer(peer);
+                }
                 self.engine.fail_peer(peer);
             }
             None => {

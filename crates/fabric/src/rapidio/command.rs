@@ -115,6 +115,11 @@ pub enum Command<'a> {
         /// It is opened.
         opens: bool,
     },
+    /// Closes the dedicated queues for a node, and takes the messages to it out of the send list.
+    Forget {
+        /// The node.
+        node: u32,
+    },
     /// The card reached for memory that is not registered. The lower level has found it out.
     Fault {
         /// It read, for a send. Otherwise it wrote what it received.
@@ -144,6 +149,8 @@ pub mod kind {
     pub const FAULT: u32 = 6;
     /// [`Command::Segment`](super::Command::Segment).
     pub const SEGMENT: u32 = 7;
+    /// [`Command::Forget`](super::Command::Forget).
+    pub const FORGET: u32 = 8;
 }
 
 impl Command<'_> {
@@ -157,6 +164,7 @@ impl Command<'_> {
             Command::Write { .. } => kind::WRITE,
             Command::Read { .. } => kind::READ,
             Command::Segment { .. } => kind::SEGMENT,
+            Command::Forget { .. } => kind::FORGET,
             Command::Fault { .. } => kind::FAULT,
         }
     }
@@ -171,6 +179,7 @@ impl Command<'_> {
             Command::Write { .. } => "write",
             Command::Read { .. } => "read",
             Command::Segment { .. } => "segment",
+            Command::Forget { .. } => "forget",
         }
     }
 
@@ -228,6 +237,12 @@ pub enum CardEvent<'a> {
         /// The bytes.
         data: &'a [u8],
     },
+    /// The answer of [`Command::Forget`]. Nothing of the queues that it has closed is written any
+    /// more.
+    Forgotten {
+        /// The node.
+        node: u32,
+    },
 }
 
 impl CardEvent<'_> {
@@ -276,7 +291,7 @@ mod tests {
         assert_eq!(Command::decode(&seeds[1]), Some(expect));
         ferry_fuzz::fuzz("fuzz_rapidio_commands", &seeds, |bytes| {
             let event = CardEvent::decode(bytes).is_some();
-            Command::decode(bytes).map_or(event, |c| c.kind() <= kind::SEGMENT)
+            Command::decode(bytes).map_or(event, |c| c.kind() <= kind::FORGET)
         });
     }
 }

@@ -144,6 +144,9 @@ impl RendezvousOffload for Turns {
     fn before_cts(&mut self, from: ProcId, what: &Expected<'_>) {
         self.turn(|m| m.before_cts(from, what));
     }
+    fn forget_peer(&mut self, peer: ProcId) {
+        self.turn(|m| m.forget_peer(peer));
+    }
 }
 
 /// A modelled machine, whose hardware runs on a thread.

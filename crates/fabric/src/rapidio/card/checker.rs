@@ -49,6 +49,7 @@ impl Programming {
             Command::Release { .. }
             | Command::Doorbell { .. }
             | Command::Segment { .. }
+            | Command::Forget { .. }
             | Command::Fault { .. } => None,
         }
     }

@@ -251,6 +251,10 @@ impl Cards {
 
     fn on_response(&mut self, segment: Segment, accepted: bool, kernel: &mut Kernel<ModelEvent>) {
         let node = segment.message.from;
+        let sender = &self.cards[node as usize].sender;
+        if sender.is_forgotten(segment.message.to) {
+            return;
+        }
         if !accepted {
             kernel.schedule_after(self.retry, node, ModelEvent::Resend(segment));
             return;
@@ -369,6 +373,12 @@ impl Cards {
             return Ok(());
         };
         let last = pieces.len().saturating_sub(1);
+        if self.cards[node as usize].sender.is_forgotten(to) {
+            if let Some(id) = id {
+                self.notify(node, CardEvent::Sent { id }, kernel);
+            }
+            return Ok(());
+        }
         for (n, piece) in pieces.iter().enumerate() {
             let Some((own, rest)) = data.split_at_checked(piece.bytes.into()) else {
                 return Err(InvalidCommand("a send without its bytes"));
@@ -422,6 +432,7 @@ impl Model for Cards {
             Command::Send { to, .. } | Command::Doorbell { to, .. } => Some(*to),
             Command::Write { to, .. } => Some(*to),
             Command::Read { from, .. } | Command::Expect { from, .. } => Some(*from),
+            Command::Forget { node } => Some(*node),
             Command::Release { .. } | Command::Segment { .. } | Command::Fault { .. } => None,
         };
         if other.is_some_and(|node| node >= kernel.ranks()) {
@@ -459,6 +470,14 @@ impl Model for Cards {
                 if !is_known {
                     return Err(InvalidCommand("a segment that there is not"));
                 }
+            }
+            Command::Forget { node } => {
+                card.receiver.forget(node);
+                for id in card.sender.forget(node) {
+                    self.notify(from, CardEvent::Sent { id }, kernel);
+                }
+                self.notify(from, CardEvent::Forgotten { node }, kernel);
+                self.begin(from, kernel);
             }
             Command::Doorbell { to, info } => {
                 card.stats.doorbells += 1;

@@ -2,7 +2,7 @@
 
 use super::packet::{LETTERS, Segment};
 use crate::rapidio::command::{Physical, Piece, QueueId, SEGMENT_MAX_BYTES};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Where a message goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +77,8 @@ pub struct Receiver {
     queues: Vec<Option<OpenQueue>>,
     streams: HashMap<(u32, u8), Stream>,
     next_order: u64,
+    /// Nodes that the driver has forgotten.
+    forgotten: BTreeSet<u32>,
 }
 
 impl Receiver {
@@ -90,6 +92,15 @@ impl Receiver {
             queues: (0..queues).map(|_| None).collect(),
             streams: HashMap::new(),
             next_order: 0,
+            forgotten: BTreeSet::new(),
+        }
+    }
+
+    /// Closes the dedicated queues for a node. What comes for them goes nowhere.
+    pub fn forget(&mut self, node: u32) {
+        self.forgotten.insert(node);
+        for queue in &mut self.queues {
+            queue.take_if(|q| q.from == node);
         }
     }
 
@@ -153,7 +164,7 @@ impl Receiver {
                 }
                 None if self.general_free > 0 => {
                     self.general_free -= 1;
-                    is_stray |= message.mailbox != 0;
+                    is_stray |= message.mailbox != 0 && !self.forgotten.contains(&message.from);
                     Target::General
                 }
                 None => return (false, false),

@@ -2,7 +2,7 @@
 
 use super::packet::{LETTERS, Message, Segment};
 use crate::rapidio::command::SendId;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// A message in the send list.
@@ -40,6 +40,8 @@ struct Stream {
 pub struct Sender {
     list: VecDeque<Listed>,
     streams: HashMap<(u32, u8), Stream>,
+    /// Nodes that the driver has forgotten.
+    forgotten: BTreeSet<u32>,
     /// A message is being put onto the link, or is about to be.
     pub is_busy: bool,
 }
@@ -48,6 +50,31 @@ impl Sender {
     /// Appends a message to the send list.
     pub fn append(&mut self, message: Listed) {
         self.list.push_back(message);
+    }
+
+    /// Drops the messages to a node, those under way and those to come. Returns the driver's
+    /// numbers of the former.
+    pub fn forget(&mut self, node: u32) -> Vec<SendId> {
+        self.forgotten.insert(node);
+        let mut dropped = Vec::new();
+        self.streams.retain(|(to, _), stream| {
+            if *to == node {
+                dropped.extend(stream.flights.iter().filter_map(|f| f.id));
+            }
+            *to != node
+        });
+        self.list.retain(|message| {
+            if message.to == node {
+                dropped.extend(message.id);
+            }
+            message.to != node
+        });
+        dropped
+    }
+
+    /// Returns whether the driver has forgotten a node.
+    pub fn is_forgotten(&self, node: u32) -> bool {
+        self.forgotten.contains(&node)
     }
 
     /// Takes the first message of the list whose stream has a free letter.

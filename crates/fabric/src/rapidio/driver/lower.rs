@@ -80,6 +80,11 @@ pub enum LowerEvent {
         /// The bytes.
         bytes: Vec<u8>,
     },
+    /// The dedicated queues for a node are closed, and may be opened again.
+    Forgotten {
+        /// The node.
+        node: Rank,
+    },
 }
 
 /// What the card can do.
@@ -147,8 +152,28 @@ pub trait Lower: Send {
     /// it begins, from the window's beginning, and its bytes.
     fn segment(&mut self, c: &mut dyn Host, offset: u64, bytes: u64, opens: bool);
 
+    /// Closes the dedicated queues for a node that is lost, and drops what is sent to it: each such
+    /// send ends by [`LowerEvent::Sent`]. [`LowerEvent::Forgotten`] comes when the queues are
+    /// closed. From now on nothing is written to their buffers.
+    fn forget(&mut self, c: &mut dyn Host, node: Rank);
+
     /// The node's physical memory.
     fn memory(&mut self) -> &mut PhysicalMemory;
+}
+
+/// A dedicated queue.
+enum Queue {
+    Closed,
+    Open {
+        from: Rank,
+        pieces: Vec<Piece>,
+    },
+    /// Until the card has closed it, what it writes to these buffers is dropped: they may be in
+    /// other use. None of its other queues can have them before.
+    Closing {
+        from: Rank,
+        pieces: Vec<Piece>,
+    },
 }
 
 /// The lower level on a RapidIO controller.
@@ -157,8 +182,8 @@ pub struct LowerLevel {
     memory: PhysicalMemory,
     /// Sends that are not accepted: entries of the send list in use.
     unaccepted: u32,
-    /// Dedicated queues that are open.
-    is_open: Vec<bool>,
+    /// The dedicated queues.
+    queues: Vec<Queue>,
 }
 
 impl LowerLevel {
@@ -168,13 +193,24 @@ impl LowerLevel {
             f: f.clone(),
             memory: PhysicalMemory::new(),
             unaccepted: 0,
-            is_open: vec![false; f.queues.value.0 as usize],
+            queues: (0..f.queues.value.0).map(|_| Queue::Closed).collect(),
         }
     }
 
     /// Address at which the card begins: it drops the low bits.
     fn aligned(&self, at: Physical) -> Physical {
         Physical(at.0 & !(self.f.alignment.value.0 - 1))
+    }
+
+    /// Returns whether bytes at this address belong to a queue that is being closed.
+    fn is_closing(&self, at: Physical) -> bool {
+        self.queues.iter().any(|queue| {
+            let Queue::Closing { pieces, .. } = queue else {
+                return false;
+            };
+            let mut pieces = pieces.iter();
+            pieces.any(|p| (p.at..p.at.plus(p.bytes.into())).contains(&at))
+        })
     }
 
     fn issue(&self, c: &mut dyn Host, command: &Command<'_>) {
@@ -251,6 +287,7 @@ impl Lower for LowerLevel {
                 c.charge("lower level: interrupt and waking", self.f.report.value);
             }
             match event {
+                CardEvent::Deposit { at, .. } if self.is_closing(at) => {}
                 CardEvent::Deposit { at, data } => {
                     if self.memory.write(at, data).is_err() {
                         let (reads, bytes) = (false, data.len() as u32);
@@ -273,8 +310,21 @@ impl Lower for LowerLevel {
                 }
                 CardEvent::Received { queue } => {
                     c.charge("lower level: completion", completion);
-                    self.is_open[usize::from(queue.0)] = false;
-                    return Some(LowerEvent::Received { queue });
+                    // The last message of one that is being closed has come before that.
+                    let place = &mut self.queues[usize::from(queue.0)];
+                    if matches!(place, Queue::Open { .. }) {
+                        *place = Queue::Closed;
+                        return Some(LowerEvent::Received { queue });
+                    }
+                }
+                CardEvent::Forgotten { node } => {
+                    c.charge("lower level: completion", completion);
+                    for queue in &mut self.queues {
+                        if matches!(queue, Queue::Closing { from, .. } if *from == node) {
+                            *queue = Queue::Closed;
+                        }
+                    }
+                    return Some(LowerEvent::Forgotten { node });
                 }
                 CardEvent::Sent { id } => {
                     c.charge("lower level: completion", completion);
@@ -304,10 +354,14 @@ impl Lower for LowerLevel {
         mailbox: u8,
         pieces: &[Piece],
     ) -> bool {
-        match self.is_open.get_mut(usize::from(queue.0)) {
-            Some(is_open) if !*is_open => *is_open = true,
-            _ => return false,
-        }
+        let Some(place @ Queue::Closed) = self.queues.get_mut(usize::from(queue.0)) else {
+            return false;
+        };
+        let pieces = pieces.to_vec();
+        *place = Queue::Open {
+            from,
+            pieces: pieces.clone(),
+        };
         let f = &self.f;
         let messages = f.instructions(&f.instructions_piece) * pieces.len() as u64;
         let cost = f.instructions(&f.instructions_expect) + messages;
@@ -316,7 +370,7 @@ impl Lower for LowerLevel {
             queue,
             from,
             mailbox,
-            pieces: pieces.to_vec(),
+            pieces,
         };
         self.issue(c, &command);
         true
@@ -363,6 +417,20 @@ impl Lower for LowerLevel {
             opens,
         };
         self.issue(c, &segment);
+    }
+
+    fn forget(&mut self, c: &mut dyn Host, node: Rank) {
+        let cost = self.f.instructions(&self.f.instructions_expect);
+        c.charge("lower level: forget", cost);
+        for queue in &mut self.queues {
+            if let Queue::Open { from, pieces } = queue
+                && *from == node
+            {
+                let (from, pieces) = (*from, std::mem::take(pieces));
+                *queue = Queue::Closing { from, pieces };
+            }
+        }
+        self.issue(c, &Command::Forget { node });
     }
 
     fn memory(&mut self) -> &mut PhysicalMemory {

@@ -483,6 +483,14 @@ impl Driver for RapidioDriver {
         true
     }
 
+    fn forget_peer(&mut self, c: &mut Client, peer: Rank) {
+        self.mx.forget_peer(c, peer);
+        self.next_cts.remove(&peer);
+        self.incoming.retain(|body| body.from != peer);
+        self.outgoing.retain(|body| body.to != peer);
+        self.remote.forget(peer);
+    }
+
     fn poll(&mut self, c: &mut Client, up: &mut dyn Upcall) -> Result<usize, Malformed> {
         if let Some(error) = self.error.take() {
             return Err(error);

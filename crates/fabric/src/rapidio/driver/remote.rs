@@ -165,6 +165,12 @@ impl Remote {
         control.doorbell(c, self.user, peer, number);
     }
 
+    /// A node is lost.
+    pub fn forget(&mut self, peer: Rank) {
+        self.unflushed.remove(&peer);
+        self.notifications.retain(|(from, _)| *from != peer);
+    }
+
     fn keep(&mut self, event: ControlEvent) {
         if let ControlEvent::Doorbell { from, number } = event {
             self.notifications.push_back((from, number));

@@ -74,6 +74,27 @@ impl Assignment {
         self.queues.get_mut(usize::from(queue.0))?.take()
     }
 
+    /// Drops the requests for messages from a node. Returns those and the ones that have a queue.
+    /// The queues stay bound until [`Assignment::release_of`].
+    pub fn forget(&mut self, node: Rank) -> Vec<RequestId> {
+        let bound = self.queues.iter().flatten().filter(|b| b.from == node);
+        let mut dropped: Vec<_> = bound.map(|b| b.request).collect();
+        self.postponed.retain(|(request, from)| {
+            if *from == node {
+                dropped.push(*request);
+            }
+            *from != node
+        });
+        dropped
+    }
+
+    /// The card has closed all queues for a node.
+    pub fn release_of(&mut self, node: Rank) {
+        for queue in &mut self.queues {
+            queue.take_if(|b| b.from == node);
+        }
+    }
+
     /// Queues that are open, and requests that are postponed.
     pub fn counts(&self) -> (usize, usize) {
         (self.queues.iter().flatten().count(), self.postponed.len())

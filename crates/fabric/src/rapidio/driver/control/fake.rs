@@ -242,6 +242,33 @@ impl Lower for FakeLower {
 
     fn segment(&mut self, _: &mut dyn Host, _: u64, _: u64, _: bool) {}
 
+    fn forget(&mut self, _: &mut dyn Host, node: Rank) {
+        let mut fabric = self.fabric.lock().unwrap();
+        let own = &mut fabric.nodes[self.me as usize];
+        let mut places = Vec::new();
+        own.open.retain(|_, queue| {
+            if queue.from == node {
+                places.extend(queue.pieces.iter().map(|p| p.at));
+            }
+            queue.from != node
+        });
+        own.deposits.retain(|(at, _)| !places.contains(at));
+        // Messages from there are stopped, so that none lands in a queue of another use.
+        fabric
+            .flying
+            .retain(|(from, to, mailbox), _| (*from, *to) != (node, self.me) || *mailbox == 0);
+        let me = self.me;
+        let dropped = fabric
+            .flying
+            .extract_if(.., |(from, to, _), _| (*from, *to) == (me, node));
+        let dropped: Vec<_> = dropped.flat_map(|(_, messages)| messages).collect();
+        let own = &mut fabric.nodes[me as usize];
+        own.sending -= dropped.len();
+        let ids = dropped.iter().map(|m| m.id).filter(|id| *id != 0);
+        own.events.extend(ids.map(|id| LowerEvent::Sent { id }));
+        own.events.push_back(LowerEvent::Forgotten { node });
+    }
+
     fn memory(&mut self) -> &mut PhysicalMemory {
         &mut self.memory
     }

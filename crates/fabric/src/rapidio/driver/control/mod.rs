@@ -22,6 +22,7 @@ mod assembly;
 mod assignment;
 mod buffer;
 mod costs;
+mod forget;
 mod header;
 mod io;
 mod transfer;
@@ -41,7 +42,7 @@ use assignment::Assignment;
 use buffer::Buffer;
 use costs::{charge_pages, charge_write_back};
 use header::{Header, SEGMENT_BYTES};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use transfer::Transfer;
 
 /// Mailbox of the general queue: control information and small data.
@@ -148,6 +149,8 @@ pub struct ControlLevel<L> {
     /// By user: what there is for it.
     users: Vec<VecDeque<ControlEvent>>,
     peers: HashMap<Rank, Peer>,
+    /// Nodes that are lost ([`ControlLevel::forget_peer`]).
+    forgotten: BTreeSet<Rank>,
     buffers: HashMap<BufferId, Buffer>,
     assignment: Assignment,
     requests: HashMap<RequestId, QueueRequest>,
@@ -171,6 +174,7 @@ impl<L: Lower> ControlLevel<L> {
             costs,
             users: Vec::new(),
             peers: HashMap::new(),
+            forgotten: BTreeSet::new(),
             buffers: HashMap::new(),
             assignment: Assignment::new(limits.queues, limits.mailboxes),
             requests: HashMap::new(),
@@ -251,6 +255,9 @@ impl<L: Lower> ControlLevel<L> {
     ) -> bool {
         if data_type == DataType::Small && !self.can_send() {
             return false;
+        }
+        if self.forgotten.contains(&to) {
+            return true;
         }
         self.charge_call(c);
         let bytes = parts.concat();
@@ -351,6 +358,9 @@ impl<L: Lower> ControlLevel<L> {
     ) -> Result<(RequestId, Option<u8>), Malformed> {
         self.charge_call(c);
         let request = self.new_number();
+        if self.forgotten.contains(&from) {
+            return Ok((request, None));
+        }
         self.requests.insert(request, QueueRequest { user, buffer });
         self.assignment.request(request, from);
         self.open_queues(c)?;
@@ -441,6 +451,12 @@ impl<L: Lower> ControlLevel<L> {
 
     fn on_event(&mut self, c: &mut dyn Host, event: LowerEvent) -> Result<(), Malformed> {
         match event {
+            LowerEvent::Unexpected { from, .. } | LowerEvent::Doorbell { from, .. }
+                if self.forgotten.contains(&from) => {}
+            LowerEvent::Forgotten { node } => {
+                self.assignment.release_of(node);
+                self.open_queues(c)?;
+            }
             LowerEvent::Unexpected {
                 from,
                 mailbox,

@@ -213,6 +213,125 @@ proptest! {
     }
 }
 
+proptest! {
+    /// A node is lost while transfers from it and to it are under way. The others drop it, use the
+    /// memory for something else, and go on with what they have among themselves.
+    #[test]
+    fn what_a_lost_node_had_is_free_again(
+        seed: u64,
+        queues in 1u8..4,
+        mailboxes in 2u8..4,
+        steps in 0usize..60,
+        transfers in prop::collection::vec((0u32..3, 0u32..3, 1usize..30_000), 1..20),
+    ) {
+        const LOST: Rank = 2;
+        let mut nodes = nodes(3, seed, limits(queues, mailboxes, 64, 1));
+        let user = (0..3).map(|me| nodes.with(me, |n, _| n.register_user())).last().unwrap();
+        struct One {
+            from: Rank,
+            content: Vec<u8>,
+            target: Vec<u8>,
+            into: BufferId,
+            transfer: Option<(TransferId, BufferId)>,
+            received: bool,
+            sent: bool,
+        }
+        let mut all: HashMap<(Rank, RequestId), One> = HashMap::new();
+        let mut ready = Vec::new();
+        for (number, &(from, to, bytes)) in transfers.iter().enumerate() {
+            let content: Vec<u8> = (0..bytes).map(|i| (i * 3 + number) as u8 % 251).collect();
+            let target = vec![0xee; bytes];
+            let memory = UserMemory::of(&target);
+            let (request, into, mailbox) = nodes.with(to, |n, c| {
+                // SAFETY: `target` lives until the end, and is accessed after the transfer.
+                let into = unsafe { n.register_buffer(memory, Cut::of(memory)) };
+                let (request, mailbox) = n.request_queue(c, user, from, into).unwrap();
+                (request, into, mailbox)
+            });
+            let one = One {
+                from, content, target, into, transfer: None, received: false, sent: false,
+            };
+            all.insert((to, request), one);
+            ready.extend(mailbox.map(|m| (to, request, m)));
+        }
+        let among_others = |to: Rank, one: &One| one.from != LOST && to != LOST;
+        for step in 0.. {
+            for (to, request, mailbox) in ready.drain(..) {
+                let one = all.get_mut(&(to, request)).unwrap();
+                let source = UserMemory::of(&one.content);
+                let cut = Cut::of(UserMemory::of(&one.target));
+                one.transfer = Some(nodes.with(one.from, |n, c| {
+                    // SAFETY: `content` lives until the end.
+                    let buffer = unsafe { n.register_buffer(source, cut) };
+                    (n.send_buffer(c, user, to, mailbox, buffer), buffer)
+                }));
+            }
+            let moved = nodes.fabric.lock().unwrap().step();
+            let mut seen = 0;
+            let alive = if step < steps { 3 } else { LOST };
+            for me in 0..alive {
+                seen += nodes.with(me, |n, c| n.progress(c).unwrap());
+                while let Some(event) = nodes.with(me, |n, _| n.event(user)) {
+                    seen += 1;
+                    match event {
+                        ControlEvent::Opened { request, mailbox } => {
+                            ready.push((me, request, mailbox));
+                        }
+                        ControlEvent::Received { request } => {
+                            let one = all.get_mut(&(me, request)).unwrap();
+                            prop_assert!(step <= steps || one.from != LOST);
+                            one.received = true;
+                            prop_assert!(one.target == one.content);
+                            nodes.with(me, |n, _| n.release_buffer(one.into));
+                        }
+                        ControlEvent::Sent { transfer } => {
+                            let mut sends = all.iter_mut();
+                            let is = |one: &One| {
+                                one.from == me && one.transfer.is_some_and(|t| t.0 == transfer)
+                            };
+                            let ((to, _), one) = sends.find(|(_, one)| is(one)).unwrap();
+                            prop_assert!(step <= steps || *to != LOST);
+                            one.sent = true;
+                            nodes.with(me, |n, _| n.release_buffer(one.transfer.unwrap().1));
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            if step == steps {
+                ready.retain(|(to, request, _)| among_others(*to, &all[&(*to, *request)]));
+                for me in 0..LOST {
+                    nodes.with(me, |n, c| n.forget_peer(c, LOST));
+                }
+                for ((to, _), one) in &mut all {
+                    if *to != LOST && one.from == LOST && !one.received {
+                        nodes.with(*to, |n, _| n.release_buffer(one.into));
+                        one.target.fill(0x77);
+                    }
+                    if let Some((_, buffer)) = one.transfer
+                        && *to == LOST && one.from != LOST && !one.sent
+                    {
+                        nodes.with(one.from, |n, _| n.release_buffer(buffer));
+                    }
+                }
+            } else if step > steps && !moved && seen == 0 && ready.is_empty() {
+                break;
+            }
+        }
+        for ((to, _), one) in &all {
+            if among_others(*to, one) {
+                prop_assert!(one.received && one.sent && one.target == one.content);
+            } else if one.from == LOST && *to != LOST && !one.received {
+                prop_assert!(one.target.iter().all(|b| *b == 0x77));
+            }
+        }
+        for (level, _) in &mut nodes.all[..LOST as usize] {
+            prop_assert_eq!(level.counts(), [0; 4]);
+            prop_assert_eq!(level.lower_mut().memory().pages(), 0);
+        }
+    }
+}
+
 #[test]
 fn doorbells_and_short_transactions_find_their_user() {
     let mut nodes = nodes(2, 1, limits(8, 64, 64, 1));

@@ -9,7 +9,7 @@ use crate::rapidio::driver::lower::{Host, Lower};
 #[derive(Clone, Copy)]
 pub(super) struct Transfer {
     user: User,
-    to: Rank,
+    pub to: Rank,
     mailbox: u8,
     buffer: BufferId,
     /// Messages that have been programmed.

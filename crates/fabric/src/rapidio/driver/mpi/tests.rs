@@ -41,6 +41,8 @@ struct Node {
     c: Client,
     driver: RapidioDriver,
     received: Received,
+    /// It ends in the middle of what it does.
+    dies: bool,
 }
 
 impl Node {
@@ -152,9 +154,13 @@ fn job(ranks: u32, change: impl Fn(&mut Figures) + Sync, body: impl Fn(&mut Node
                         c: Client::join(segment, me),
                         driver: RapidioDriver::new(platform, figures, me),
                         received: Received::default(),
+                        dies: false,
                     };
                     node.driver.poll(&mut node.c, &mut node.received).unwrap();
                     body(&mut node);
+                    if node.dies {
+                        return node.c.leave();
+                    }
                     // What is still under way is completions.
                     node.again(|n| n.driver.settle(&mut n.c));
                     for _ in 0..2 {
@@ -243,6 +249,65 @@ fn messages_and_large_bodies_arrive() {
             },
         );
     }
+}
+
+/// A rank dies in the middle of a body for which the only dedicated queue is open. Those who have
+/// dropped it use the queue, and the memory, for others.
+#[test]
+fn the_queue_of_a_lost_peer_is_free_again() {
+    const LEN: usize = 300_000;
+    let change = |f: &mut Figures| {
+        f.queues.value.0 = 1;
+        f.mailboxes.value.0 = 2;
+        f.list.value.0 = 16;
+    };
+    job(3, change, |n| match n.c.me() {
+        // Sends the part that was asked for first, but not all of it, and to a peer that no longer
+        // listens.
+        2 => {
+            assert_eq!(n.receive(1, CTS), b"from 2");
+            let body = bytes_of(LEN, 2);
+            let mut rest = &body[..];
+            n.again(|n| {
+                let taken = n.driver.stream(&mut n.c, 1, DATA, b"from 2", rest);
+                rest = &rest[taken..];
+                taken > 0
+            });
+            n.driver.stream(&mut n.c, 1, DATA, b"from 2", rest);
+            n.dies = true;
+        }
+        1 => {
+            let mut memory = Vec::new();
+            let target = at_offset(&mut memory, LEN, 0);
+            n.ask(2, b"from 2", LEN, Some(&mut *target));
+            // The request that is behind it waits for the queue.
+            let mut other = Vec::new();
+            let other = at_offset(&mut other, LEN, 16);
+            n.ask(0, b"from 0", LEN, Some(&mut *other));
+            n.send(2, SMALL, b"", b"never taken");
+            // The first bytes are here: the transfer is under way.
+            n.again(|n| {
+                let [open, postponed, ..] = n.driver.mx.control().counts();
+                (open, postponed) == (1, 1) && target[0] == bytes_of(1, 2)[0] && target[1] != 0xee
+            });
+            n.driver.forget_peer(&mut n.c, 2);
+            target.fill(0x77);
+            n.again(|n| n.received.placed.get(&b"from 0"[..]) == Some(&LEN));
+            assert!(*other == *bytes_of(LEN, 0));
+            assert!(target.iter().all(|b| *b == 0x77), "written after that");
+            assert_eq!(n.received.placed.get(&b"from 2"[..]), None);
+            n.driver.poll(&mut n.c, &mut n.received).unwrap();
+        }
+        _ => {
+            assert_eq!(n.receive(1, CTS), b"from 0");
+            n.send_large(vec![Large {
+                to: 1,
+                head: b"from 0".to_vec(),
+                rest: &bytes_of(LEN, 0),
+                in_parts: false,
+            }]);
+        }
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Posted receives and unexpected messages of an endpoint.
 
 use super::{Address, Match, Request};
+use crate::kernel::Rank;
 use std::collections::VecDeque;
 
 /// A message that no receive has matched yet.
@@ -71,6 +72,13 @@ impl Queues {
             .iter()
             .position(|u| wanted.accepts(u.bits))?;
         self.unexpected.remove(at)
+    }
+
+    /// Drops the announcements of a node: their bytes will not come.
+    pub fn forget(&mut self, node: Rank) {
+        let is_rts = |u: &Unexpected| matches!(u.body, UnexpectedBody::Rts(..));
+        self.unexpected
+            .retain(|u| u.from.rank != node || !is_rts(u));
     }
 
     /// Receives posted, and messages kept.

@@ -200,6 +200,41 @@ impl<L: Lower> Mx<L> {
         }
     }
 
+    /// A node is lost. Returns the requests that need it, which are over without a status. Their
+    /// memory is not accessed any more.
+    pub fn forget_peer(&mut self, c: &mut dyn Host, peer: Rank) -> Vec<Request> {
+        self.charge_call(c);
+        self.control.forget_peer(c, peer);
+        let mut over = Vec::new();
+        let mut buffers = Vec::new();
+        self.operations.retain(|request, operation| {
+            let (node, buffer) = match &operation.state {
+                State::LargeReceive(large) => (large.from.rank, large.part.map(|(b, _)| b)),
+                State::LargeSend(large) => (large.status.peer.rank, large.part.map(|(b, _)| b)),
+                State::AwaitsAck(status) => (status.peer.rank, None),
+                State::Posted(_) | State::Done(_) => return true,
+            };
+            if node == peer {
+                over.push(*request);
+                buffers.extend(buffer);
+            }
+            node != peer
+        });
+        for buffer in buffers {
+            self.control.release_buffer(buffer);
+        }
+        for queues in self.endpoints.values_mut() {
+            queues.forget(peer);
+        }
+        let is_left = |request: &Request| !over.contains(request);
+        self.queue_requests.retain(|_, request| is_left(request));
+        self.transfers.retain(|_, request| is_left(request));
+        self.granted.retain(|_, request| is_left(request));
+        self.grants.retain(|(node, _), _| *node != peer);
+        over.sort_unstable();
+        over
+    }
+
     fn set_state(&mut self, request: Request, state: State) {
         if let Some(operation) = self.operations.get_mut(&request) {
             operation.state = state;
