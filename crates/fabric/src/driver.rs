@@ -3,8 +3,6 @@
 use crate::kernel::{Client, Rank};
 use crate::remote_memory::{RemoteError, RemoteMemory};
 use crate::time::Time;
-use std::fs::File;
-use std::io::{Read, Write};
 
 /// Sizes that hold for each message of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,17 +159,6 @@ pub trait Interface {
     fn read(&mut self, frame: &mut [u8]) -> Option<usize>;
     /// Gives the host a frame. Returns false if the host does not take it: the frame is lost.
     fn write(&mut self, frame: &[u8]) -> bool;
-}
-
-/// The device file of a TAP device, which does not block.
-impl Interface for File {
-    fn read(&mut self, frame: &mut [u8]) -> Option<usize> {
-        // An error is that there is none, or that the interface is down.
-        Read::read(self, frame).ok()
-    }
-    fn write(&mut self, frame: &[u8]) -> bool {
-        Write::write(self, frame).is_ok_and(|n| n == frame.len())
-    }
 }
 
 /// The driver of a rank's card. It charges its work to the rank's clock. It blocks only for the

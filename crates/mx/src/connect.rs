@@ -8,7 +8,7 @@ use crate::abi::ENDPOINTS;
 use crate::error::Error;
 use crate::node::Node;
 use ferry_fabric::rapidio::driver::control::UserMemory;
-use ferry_fabric::rapidio::driver::mx::{Address, Endpoint, Match, Request};
+use ferry_fabric::rapidio::driver::mx::{Address, Endpoint, Match, Request, SendMode};
 
 /// The endpoint that answers.
 pub const SERVICE: u8 = ENDPOINTS;
@@ -157,8 +157,9 @@ impl Node {
     fn send_small(&mut self, to: Address, bits: u64, bytes: &[u8]) {
         let memory = UserMemory::of(bytes);
         let (client, service) = (&mut self.client, self.service.endpoint);
+        let mode = SendMode::Standard;
         // SAFETY: a small message is copied by the call.
-        let request = unsafe { self.mx.isend(client, service, to, bits, memory) };
+        let request = unsafe { self.mx.isend(client, service, to, bits, memory, mode) };
         self.mx.test(request);
     }
 }

@@ -7,7 +7,7 @@ use ferry_fabric::machine::Machine;
 use ferry_fabric::rapidio::MxLevel;
 use ferry_fabric::rapidio::driver::control::UserMemory;
 use ferry_fabric::rapidio::driver::ethernet::SecondUser;
-use ferry_fabric::rapidio::driver::mx::{self, Address, Endpoint, Match, Request};
+use ferry_fabric::rapidio::driver::mx::{self, Address, Endpoint, Match, Request, SendMode};
 use ferry_fabric::{Client, ModelSegment, Rank, Time};
 use ferry_job::{RankState, RankStatus};
 use std::collections::{BTreeMap, HashMap};
@@ -93,13 +93,6 @@ pub struct Found {
     pub code: StatusCode,
     pub status: mx::Status,
     pub context: usize,
-}
-
-/// Which way a message goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Send,
-    SyncSend,
 }
 
 /// The node between `mx_init` and `mx_finalize`. Other threads' calls wait.
@@ -362,7 +355,7 @@ impl Node {
     /// The segments are valid for reading, and nobody writes to them, until the request is over.
     pub unsafe fn send(
         &mut self,
-        kind: Kind,
+        mode: SendMode,
         handle: u64,
         segments: &[Segment],
         to: EndpointAddress,
@@ -378,12 +371,7 @@ impl Node {
         }
         let client = &mut self.client;
         // SAFETY: the caller's promise; staged bytes live as long as the operation.
-        let request = unsafe {
-            match kind {
-                Kind::Send => self.mx.isend(client, endpoint, to, bits, memory.run),
-                Kind::SyncSend => self.mx.issend(client, endpoint, to, bits, memory.run),
-            }
-        };
+        let request = unsafe { self.mx.isend(client, endpoint, to, bits, memory.run, mode) };
         Ok(self.begin(Operation {
             endpoint: handle,
             request,

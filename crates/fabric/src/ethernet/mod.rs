@@ -9,9 +9,11 @@ mod port;
 pub use address::{ADDRESS_BYTES, Address};
 pub use port::{Port, PortUse};
 
-use crate::driver::Malformed;
+use crate::driver::{Interface, Malformed};
 use crate::kernel::{Client, Rank};
 use crate::time::Time;
+use std::fs::File;
+use std::io::{Read, Write};
 
 /// Bytes of a frame before its payload: two addresses and a type.
 pub const FRAME_HEAD_BYTES: usize = 14;
@@ -32,4 +34,15 @@ pub trait FrameChannel: Send {
     fn poll(&mut self, c: &mut Client, up: &mut dyn FnMut(Rank, &[u8])) -> Result<(), Malformed>;
     /// How often a waiting rank polls. Zero: an interrupt wakes it.
     fn poll_period(&self) -> Time;
+}
+
+/// The device file of a TAP device, which does not block.
+impl Interface for File {
+    fn read(&mut self, frame: &mut [u8]) -> Option<usize> {
+        // An error is that there is none, or that the interface is down.
+        Read::read(self, frame).ok()
+    }
+    fn write(&mut self, frame: &[u8]) -> bool {
+        Write::write(self, frame).is_ok_and(|n| n == frame.len())
+    }
 }

@@ -4,8 +4,8 @@
 use super::{get, on_node, put};
 use crate::abi::{EndpointAddress, EndpointHandle, RequestHandle, Segment, Status};
 use crate::error::Error;
-use crate::node::{Found, Kind, from_pointer, to_pointer};
-use ferry_fabric::rapidio::driver::mx::Match;
+use crate::node::{Found, Node, from_pointer, to_pointer};
+use ferry_fabric::rapidio::driver::mx::{Match, SendMode};
 use std::ffi::{c_int, c_void};
 
 unsafe fn segments<'a>(at: *const Segment, count: u32) -> Result<&'a [Segment], Error> {
@@ -48,11 +48,11 @@ unsafe fn put_found(
     Ok(true)
 }
 
-/// A send of either kind.
+/// A send.
 #[allow(clippy::too_many_arguments, reason = "those of the call")]
 unsafe fn send(
     call: &str,
-    kind: Kind,
+    mode: SendMode,
     endpoint: EndpointHandle,
     list: *const Segment,
     count: u32,
@@ -69,7 +69,7 @@ unsafe fn send(
         // SAFETY: the program's promise.
         unsafe {
             let list = segments(list, count)?;
-            let handle = node.send(kind, from_pointer(endpoint), list, to, bits, context)?;
+            let handle = node.send(mode, from_pointer(endpoint), list, to, bits, context)?;
             put(request, to_pointer(handle), "request")
         }
     })
@@ -86,11 +86,11 @@ pub unsafe extern "C" fn mx_isend(
     context: *mut c_void,
     request: *mut RequestHandle,
 ) -> c_int {
-    let kind = Kind::Send;
+    let mode = SendMode::Standard;
     // SAFETY: the program's promise.
     unsafe {
         send(
-            "mx_isend", kind, endpoint, list, count, to, bits, context, request,
+            "mx_isend", mode, endpoint, list, count, to, bits, context, request,
         )
     }
 }
@@ -106,12 +106,12 @@ pub unsafe extern "C" fn mx_issend(
     context: *mut c_void,
     request: *mut RequestHandle,
 ) -> c_int {
-    let kind = Kind::SyncSend;
+    let mode = SendMode::Synchronous;
     // SAFETY: the program's promise.
     unsafe {
         send(
             "mx_issend",
-            kind,
+            mode,
             endpoint,
             list,
             count,
@@ -219,9 +219,13 @@ pub unsafe extern "C" fn mx_wait(
     unsafe { wait("mx_wait", endpoint, request, timeout, status, result) }
 }
 
-/// Waits for any request.
-unsafe fn wait_any(
+/// What a call waits for on an endpoint: [`Node::wait_any`] or [`Node::probe`].
+type Look = fn(&mut Node, u64, Match, u32) -> Result<Option<Found>, Error>;
+
+/// Waits for something that matches.
+unsafe fn wait_matching(
     call: &str,
+    look: Look,
     endpoint: EndpointHandle,
     timeout: u32,
     (bits, mask): (u64, u64),
@@ -229,8 +233,7 @@ unsafe fn wait_any(
     result: *mut u32,
 ) -> c_int {
     on_node(call, |node| {
-        let wanted = wanted(bits, mask)?;
-        let found = node.wait_any(from_pointer(endpoint), wanted, timeout)?;
+        let found = look(node, from_pointer(endpoint), wanted(bits, mask)?, timeout)?;
         // SAFETY: the program's promise.
         unsafe { put_found(found, status, result) }.map(drop)
     })
@@ -245,8 +248,19 @@ pub unsafe extern "C" fn mx_test_any(
     status: *mut Status,
     result: *mut u32,
 ) -> c_int {
+    let wanted = (bits, mask);
     // SAFETY: the program's promise.
-    unsafe { wait_any("mx_test_any", endpoint, 0, (bits, mask), status, result) }
+    unsafe {
+        wait_matching(
+            "mx_test_any",
+            Node::wait_any,
+            endpoint,
+            0,
+            wanted,
+            status,
+            result,
+        )
+    }
 }
 
 /// `mx_wait_any`
@@ -261,24 +275,17 @@ pub unsafe extern "C" fn mx_wait_any(
 ) -> c_int {
     let wanted = (bits, mask);
     // SAFETY: the program's promise.
-    unsafe { wait_any("mx_wait_any", endpoint, timeout, wanted, status, result) }
-}
-
-/// Waits for a message that no receive has taken.
-unsafe fn probe(
-    call: &str,
-    endpoint: EndpointHandle,
-    timeout: u32,
-    (bits, mask): (u64, u64),
-    status: *mut Status,
-    result: *mut u32,
-) -> c_int {
-    on_node(call, |node| {
-        let wanted = wanted(bits, mask)?;
-        let found = node.probe(from_pointer(endpoint), wanted, timeout)?;
-        // SAFETY: the program's promise.
-        unsafe { put_found(found, status, result) }.map(drop)
-    })
+    unsafe {
+        wait_matching(
+            "mx_wait_any",
+            Node::wait_any,
+            endpoint,
+            timeout,
+            wanted,
+            status,
+            result,
+        )
+    }
 }
 
 /// `mx_iprobe`
@@ -290,8 +297,19 @@ pub unsafe extern "C" fn mx_iprobe(
     status: *mut Status,
     result: *mut u32,
 ) -> c_int {
+    let wanted = (bits, mask);
     // SAFETY: the program's promise.
-    unsafe { probe("mx_iprobe", endpoint, 0, (bits, mask), status, result) }
+    unsafe {
+        wait_matching(
+            "mx_iprobe",
+            Node::probe,
+            endpoint,
+            0,
+            wanted,
+            status,
+            result,
+        )
+    }
 }
 
 /// `mx_probe`
@@ -306,7 +324,17 @@ pub unsafe extern "C" fn mx_probe(
 ) -> c_int {
     let wanted = (bits, mask);
     // SAFETY: the program's promise.
-    unsafe { probe("mx_probe", endpoint, timeout, wanted, status, result) }
+    unsafe {
+        wait_matching(
+            "mx_probe",
+            Node::probe,
+            endpoint,
+            timeout,
+            wanted,
+            status,
+            result,
+        )
+    }
 }
 
 /// `mx_context`

@@ -17,5 +17,7 @@ mod packet;
 mod receiver;
 mod segments;
 mod sender;
+mod stats;
 
-pub use model::{CardStats, Cards, ModelEvent};
+pub use model::{Cards, ModelEvent};
+pub use stats::CardStats;

@@ -5,6 +5,7 @@ use super::packet::{Message, Payload, Segment};
 use super::receiver::{Delivery, Receiver};
 use super::segments::OpenSegments;
 use super::sender::{Listed, Sender};
+use super::stats::{CardStats, percentage};
 use crate::kernel::{InvalidCommand, Kernel, Model, Observers, Rank, Track};
 use crate::network::{Network, Packet};
 use crate::platform::Platform;
@@ -26,31 +27,6 @@ pub enum ModelEvent {
     Drain(Segment),
     /// A segment that was refused is sent again.
     Resend(Segment),
-}
-
-/// What a card has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CardStats {
-    /// Messages sent.
-    pub messages: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Segments sent, with those that were sent again.
-    pub segments: u64,
-    /// Segments that this node refused.
-    pub refused: u64,
-    /// Last segments that came first, and were written to a wrong place besides.
-    pub misplaced: u64,
-    /// Messages that the general queue took.
-    pub unexpected: u64,
-    /// Dedicated queues that were complete.
-    pub queues: u64,
-    /// Doorbells rung.
-    pub doorbells: u64,
-    /// NREAD and NWRITE transactions issued.
-    pub io: u64,
-    /// How long segments were leaving the card.
-    pub busy: Time,
 }
 
 /// A node's card.
@@ -582,35 +558,17 @@ impl Model for Cards {
     }
 
     fn usage(&self, duration: Time) -> Vec<(String, String)> {
-        let share = |busy: Time| 100.0 * busy.seconds() / duration.seconds().max(1e-12);
         let used = (0..).zip(&self.cards);
         let used = used.filter(|(_, c)| c.stats != CardStats::default());
-        let mut lines = Vec::new();
-        for (node, card) in used {
-            let s = card.stats;
-            let line = format!(
-                "{} messages, {} B, busy {:.1} %; {} segments, {} refused, {} misplaced",
-                s.messages,
-                s.bytes,
-                share(s.busy),
-                s.segments,
-                s.refused,
-                s.misplaced
-            );
-            let node: u32 = node;
-            lines.push((format!("card of node {node}"), line));
-            let line = format!(
-                "{} unexpected messages, {} dedicated queues; {} doorbells, {} NREAD and NWRITE",
-                s.unexpected, s.queues, s.doorbells, s.io
-            );
-            lines.push((format!("queues of node {node}"), line));
-        }
+        let mut lines: Vec<_> = used
+            .flat_map(|(node, card)| card.stats.lines(node, duration))
+            .collect();
         for link in self.network.usage() {
             let line = format!(
                 "{} packets, {} B, busy {:.1} %",
                 link.packets,
                 link.bytes,
-                share(link.busy)
+                percentage(link.busy, duration)
             );
             lines.push((link.name, line));
         }

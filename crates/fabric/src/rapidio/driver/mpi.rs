@@ -10,7 +10,7 @@ use super::control::{User, UserMemory};
 use super::ethernet::SecondUser;
 use super::levels;
 use super::lower::LowerLevel;
-use super::mx::{Address, Endpoint, Grant, Match, Mx, Request};
+use super::mx::{Address, Endpoint, Grant, Match, Mx, Request, SendMode};
 use super::remote::Remote;
 use crate::driver::{Body, Driver, Expected, Interface, Limits, Malformed, Upcall, deliver_stream};
 use crate::kernel::{Client, Rank};
@@ -155,7 +155,11 @@ impl RapidioDriver {
         debug_assert!(packet.len() <= self.mx.eager_max());
         let (to, memory) = (self.address(to), UserMemory::of(packet));
         // SAFETY: it is no longer than the longest eager message, so it is copied at once.
-        let sent = unsafe { self.mx.isend(c, self.endpoint, to, MESSAGE_BITS, memory) };
+        let sent = unsafe {
+            let mode = SendMode::Standard;
+            self.mx
+                .isend(c, self.endpoint, to, MESSAGE_BITS, memory, mode)
+        };
         let status = self.mx.test(sent);
         debug_assert!(status.is_some(), "an eager send is done at once");
     }

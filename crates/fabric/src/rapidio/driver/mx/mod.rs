@@ -3,7 +3,7 @@
 //! It serves MPI's driver, the C library `libferry_mx`, and tests. Use it so:
 //!
 //! 1. [`Mx::open`] opens an endpoint. Others send to its [`Address`].
-//! 2. [`Mx::isend`], [`Mx::issend`] and [`Mx::irecv`] return a [`Request`] at once.
+//! 2. [`Mx::isend`] and [`Mx::irecv`] return a [`Request`] at once.
 //! 3. [`Mx::progress`] takes what the card has. Nothing else makes progress: call it whenever the
 //!    client has caught up with the model, or let [`Mx::poll`] and [`Mx::wait`] do so.
 //! 4. [`Mx::test`] returns a request's [`Status`] once. The request is over then.
@@ -58,6 +58,15 @@ impl Endpoint {
 /// A send or receive that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request(u32);
+
+/// When a send is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendMode {
+    /// Once its memory is not needed any more.
+    Standard,
+    /// Not before the receiver has matched it.
+    Synchronous,
+}
 
 /// Which messages a receive takes: those whose match bits are `bits` where `mask` has ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,8 +263,8 @@ impl<L: Lower> Mx<L> {
         self.control.can_send()
     }
 
-    /// Sends a message. A small one is copied and done at once, a large one when the receiver's
-    /// card has accepted all of it.
+    /// Sends a message. A small one is copied and done at once unless the mode is synchronous, a
+    /// large one when the receiver's card has accepted all of it.
     ///
     /// # Safety
     /// The memory stays valid for reading, and nobody writes to it, until [`Mx::test`] has returned
@@ -267,37 +276,7 @@ impl<L: Lower> Mx<L> {
         to: Address,
         bits: u64,
         memory: UserMemory,
-    ) -> Request {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.start_send(c, from, to, bits, memory, Kind::Eager) }
-    }
-
-    /// Sends a message as [`Mx::isend`] does. It is not done before the receiver has matched it.
-    ///
-    /// # Safety
-    /// As for [`Mx::isend`].
-    pub unsafe fn issend(
-        &mut self,
-        c: &mut dyn Host,
-        from: Endpoint,
-        to: Address,
-        bits: u64,
-        memory: UserMemory,
-    ) -> Request {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.start_send(c, from, to, bits, memory, Kind::SyncEager) }
-    }
-
-    /// # Safety
-    /// As for [`Mx::isend`].
-    unsafe fn start_send(
-        &mut self,
-        c: &mut dyn Host,
-        from: Endpoint,
-        to: Address,
-        bits: u64,
-        memory: UserMemory,
-        kind: Kind,
+        mode: SendMode,
     ) -> Request {
         self.charge_call(c);
         let status = Status {
@@ -318,7 +297,11 @@ impl<L: Lower> Mx<L> {
         // SAFETY: valid for reading until the request is done.
         unsafe { memory.read(&mut bytes) };
         let request = self.add(from.0, State::AwaitsAck(status));
-        if kind == Kind::Eager {
+        let kind = match mode {
+            SendMode::Standard => Kind::Eager,
+            SendMode::Synchronous => Kind::SyncEager,
+        };
+        if mode == SendMode::Standard {
             self.finish(request, status);
         }
         let head = self.head(kind, from, to, request.0, bits);

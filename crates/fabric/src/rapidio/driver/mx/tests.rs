@@ -61,13 +61,12 @@ impl Nodes {
         let (mx, c, endpoint) = &mut self.all[from as usize];
         let to = address(to);
         let memory = UserMemory::of(bytes);
+        let mode = match sync {
+            true => SendMode::Synchronous,
+            false => SendMode::Standard,
+        };
         // SAFETY: the tests keep `bytes` until the send is done.
-        unsafe {
-            match sync {
-                true => mx.issend(c, *endpoint, to, bits, memory),
-                false => mx.isend(c, *endpoint, to, bits, memory),
-            }
-        }
+        unsafe { mx.isend(c, *endpoint, to, bits, memory, mode) }
     }
 
     fn receive(&mut self, me: u32, wanted: Match, into: &mut [u8]) -> Request {
