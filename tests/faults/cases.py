@@ -418,8 +418,16 @@ class Cases:
         )
         for how, words in (
             ("lock", ["MPI_Win_lock +window grid +the lock of rank 0, which rank 2 holds"]),
+            (
+                "lock-finished",
+                [
+                    "MPI_Win_lock +window grid +the lock of rank 0, which rank 2 holds",
+                    "who locks a window has to unlock it. Rank 2 is in MPI_Finalize",
+                ],
+            ),
             ("start", ["MPI_Win_start +window grid +MPI_Win_post of rank 2"]),
             ("wait", ["MPI_Win_wait +window grid +MPI_Win_complete of its origins"]),
+            ("wait-one", ["MPI_Win_wait +window grid +MPI_Win_complete of rank 2"]),
         ):
             self.case(
                 f"one-sided communication: {how}",

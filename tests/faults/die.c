@@ -112,8 +112,8 @@ static void *fault(void *unused)
     return unused;
 }
 
-/* A lock that nobody releases, a start without a post, a post without a complete, and a rank that
- * dies with a lock while the others wait for it. */
+/* A lock that nobody releases, also because its holder has finished, a start without a post, a post
+ * without a complete, and a rank that dies with a lock while the others wait for it. */
 static void window(const char *how, int who, int rank, int size)
 {
     MPI_Win win;
@@ -123,7 +123,8 @@ static void window(const char *how, int who, int rank, int size)
     MPI_Win_set_name(win, "grid");
     MPI_Win_get_group(win, &all);
     MPI_Group_incl(all, 1, &who, &one);
-    if (!strcmp(how, "window-lock") || !strcmp(how, "window-death")) {
+    int finishes = !strcmp(how, "window-lock-finished");
+    if (!strcmp(how, "window-lock") || !strcmp(how, "window-death") || finishes) {
         if (rank == who) {
             MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
             for (int i = 0; i < size; i++)
@@ -131,6 +132,10 @@ static void window(const char *how, int who, int rank, int size)
                     MPI_Send(&token, 1, MPI_INT, i, 0, MPI_COMM_WORLD);
             if (!strcmp(how, "window-death"))
                 raise(SIGKILL);
+            if (finishes) {
+                MPI_Finalize();
+                exit(0);
+            }
             MPI_Recv(&token, 1, MPI_INT, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else {
             MPI_Recv(&token, 1, MPI_INT, who, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -143,9 +148,9 @@ static void window(const char *how, int who, int rank, int size)
             MPI_Win_start(one, 0, win);
         else
             MPI_Barrier(MPI_COMM_WORLD);
-    } else if (!strcmp(how, "window-wait")) {
+    } else if (!strncmp(how, "window-wait", 11)) {
         if (rank != who) {
-            MPI_Win_post(one, 0, win);
+            MPI_Win_post(strcmp(how, "window-wait") ? one : all, 0, win);
             MPI_Win_wait(win);
         } else {
             MPI_Barrier(MPI_COMM_WORLD);

@@ -138,6 +138,15 @@ fn a_lock_that_a_finished_rank_holds() {
             && text.contains("rank 1 waits in MPI_Win_wait on window grid for MPI_Win_complete"),
         "{text}"
     );
+    let text = said(&[
+        ended(RankPhase::Finalized),
+        of_window("MPI_Win_wait", 0, TAG_WINDOW_COMPLETE, -1),
+    ]);
+    assert!(
+        text.contains("rank 1 waits in MPI_Win_wait on window grid for MPI_Win_complete of rank 0")
+            && text.contains("Rank 0 has fin"),
+        "{text}"
+    );
 }
 
 #[test]

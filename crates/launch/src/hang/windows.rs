@@ -25,6 +25,7 @@ impl RankView {
             TAG_WINDOW_LOCK => format!("the lock of rank {}, which others share", self.root),
             TAG_WINDOW_ACCUMULATE => format!("accumulates of {peer}"),
             TAG_WINDOW_POST => format!("MPI_Win_post of {peer}"),
+            TAG_WINDOW_COMPLETE if self.peer >= 0 => format!("MPI_Win_complete of {peer}"),
             TAG_WINDOW_COMPLETE => "MPI_Win_complete of its origins".into(),
             TAG_WINDOW_FLUSH => format!("{peer} to do its operations"),
             TAG_WINDOW_FREE => "MPI_Win_free of the other ranks".into(),

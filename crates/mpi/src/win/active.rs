@@ -13,7 +13,7 @@
 //! Bits and counts lie in the control blocks. To members on other nodes packets carry them
 //! (`remote`).
 
-use super::epoch::Access;
+use super::epoch::{Access, Exposure};
 use super::fence::full_barrier;
 use super::target::{CLOSED, Reach, STARTED, Target};
 use super::{Win, remote};
@@ -28,7 +28,10 @@ impl Win {
     ///
     /// Errors: RmaSync in an exposure epoch; Group if a member is not in the window's group.
     pub fn post(&self, group: &Group, no_check: bool) -> Result<()> {
-        let origins = self.ranks_of(group)?;
+        let mut origins = Exposure::default();
+        for rank in self.ranks_of(group) {
+            origins.add(rank?);
+        }
         {
             let mut state = self.epochs.state();
             if state.exposure.is_some() {
@@ -38,13 +41,14 @@ impl Win {
                 ));
             }
             self.end_fence("MPI_Win_post")?;
-            state.exposure = Some(origins.len() as u32);
+            state.exposure = Some(origins);
         }
         if no_check {
             return Ok(());
         }
         let mut d = None;
-        for &rank in origins.iter() {
+        for rank in self.ranks_of(group) {
+            let rank = rank?;
             let Some(member) = self.members.member(rank) else {
                 remote::post(self, rank)?;
                 continue;
@@ -68,13 +72,18 @@ impl Win {
     ///
     /// Errors: RmaSync in another epoch; Group if a member is not in the window's group.
     pub fn start(&self, group: &Group, no_check: bool) -> Result<()> {
-        let ranks = self.ranks_of(group)?;
         {
             let mut state = self.epochs.state();
             self.begin_access(&state, "MPI_Win_start")?;
-            state.access = Access::Started(ranks.clone());
+            let mut ranks = std::mem::take(&mut state.spare_ranks);
+            ranks.clear();
+            for rank in self.ranks_of(group) {
+                ranks.push(rank?);
+            }
+            state.access = Access::Started(ranks);
         }
-        for &rank in ranks.iter() {
+        for rank in self.ranks_of(group) {
+            let rank = rank?;
             let target = self.target(rank)?;
             if !no_check {
                 self.wait_for_post(target);
@@ -102,8 +111,14 @@ impl Win {
     ///
     /// Errors: RmaSync without [`Win::start`].
     pub fn complete_access(&self) -> Result<()> {
-        let Access::Started(ranks) = self.epochs.state().access.clone() else {
-            return Err(err!(RmaSync, "MPI_Win_complete without MPI_Win_start"));
+        let ranks = {
+            let mut state = self.epochs.state();
+            let Access::Started(ranks) = &mut state.access else {
+                return Err(err!(RmaSync, "MPI_Win_complete without MPI_Win_start"));
+            };
+            let ranks = std::mem::take(ranks);
+            state.access = Access::Completing;
+            ranks
         };
         let (mut d, mut result, mut elsewhere) = (None, Ok(()), false);
         full_barrier();
@@ -129,7 +144,9 @@ impl Win {
         if elsewhere {
             result = result.and(remote::flush_local_all(self));
         }
-        self.epochs.state().access = Access::None;
+        let mut state = self.epochs.state();
+        state.access = Access::None;
+        state.spare_ranks = ranks;
         result
     }
 
@@ -137,10 +154,13 @@ impl Win {
     ///
     /// Errors: RmaSync without [`Win::post`].
     pub fn wait(&self) -> Result<()> {
-        let origins = self.exposed_to("MPI_Win_wait")?;
+        let Exposure { origins, only } = self.exposed_to("MPI_Win_wait")?;
         let completed = &self.own_block().completed.0;
         if completed.load(Ordering::SeqCst) < u64::from(origins) {
-            let what = self.waiting_for_origins(TAG_WINDOW_COMPLETE);
+            let what = match only {
+                Some(rank) => self.waiting_for(self.comm.peer(rank), TAG_WINDOW_COMPLETE),
+                None => self.waiting_for_origins(TAG_WINDOW_COMPLETE),
+            };
             device::wait_for_memory(&what, |_| {
                 completed.load(Ordering::SeqCst) >= u64::from(origins)
             });
@@ -154,7 +174,7 @@ impl Win {
     ///
     /// Errors: as [`Win::wait`].
     pub fn test(&self) -> Result<bool> {
-        let origins = self.exposed_to("MPI_Win_test")?;
+        let Exposure { origins, .. } = self.exposed_to("MPI_Win_test")?;
         let completed = &self.own_block().completed.0;
         let done = || (completed.load(Ordering::SeqCst) >= u64::from(origins)).then_some(());
         if device::poll_once(|_| done()).is_none() {
@@ -164,7 +184,7 @@ impl Win {
         Ok(true)
     }
 
-    fn exposed_to(&self, call: &str) -> Result<u32> {
+    fn exposed_to(&self, call: &str) -> Result<Exposure> {
         let exposure = self.epochs.state().exposure;
         exposure.ok_or_else(|| err!(RmaSync, "{call} without MPI_Win_post"))
     }

@@ -8,7 +8,7 @@ use super::Win;
 use super::target::{ALL, CLOSED, LOCKED, NO_CHECK, Target};
 use crate::{Group, Result, err};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// No fence, or one with MPI_MODE_NOSUCCEED.
 pub(super) const NO_FENCE: u32 = 0;
@@ -18,11 +18,13 @@ pub(super) const FENCE: u32 = 1;
 pub(super) const FENCE_EPOCH: u32 = 2;
 
 /// The access epoch that is open, apart from that of a fence.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Access {
     None,
     /// Between MPI_Win_start and MPI_Win_complete, with these ranks.
-    Started(Arc<[u32]>),
+    Started(Vec<u32>),
+    /// In MPI_Win_complete.
+    Completing,
     /// This many targets are locked.
     Locked(u32),
     /// Between MPI_Win_lock_all and MPI_Win_unlock_all.
@@ -31,8 +33,22 @@ pub(super) enum Access {
     },
 }
 
-/// The exposure epoch between MPI_Win_post and MPI_Win_wait: how many origins it is for.
-pub(super) type Exposure = Option<u32>;
+/// The exposure epoch between MPI_Win_post and MPI_Win_wait.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Exposure {
+    /// How many origins it is for.
+    pub origins: u32,
+    /// The origin, if there is only one.
+    pub only: Option<u32>,
+}
+
+impl Exposure {
+    /// Adds an origin.
+    pub fn add(&mut self, rank: u32) {
+        self.origins += 1;
+        self.only = Some(rank).filter(|_| self.origins == 1);
+    }
+}
 
 /// The epochs of one window in this process.
 pub(super) struct Epochs {
@@ -43,7 +59,9 @@ pub(super) struct Epochs {
 
 pub(super) struct EpochState {
     pub access: Access,
-    pub exposure: Exposure,
+    pub exposure: Option<Exposure>,
+    /// Room for the ranks of the next MPI_Win_start.
+    pub spare_ranks: Vec<u32>,
     /// Ranks that were locked for MPI_Win_lock_all when they were first used.
     pub locked_on_use: Vec<u32>,
 }
@@ -56,6 +74,7 @@ impl Epochs {
             state: Mutex::new(EpochState {
                 access: Access::None,
                 exposure: None,
+                spare_ranks: Vec::new(),
                 locked_on_use: Vec::new(),
             }),
         }
@@ -76,6 +95,7 @@ impl EpochState {
                 "between MPI_Win_start with {} and MPI_Win_complete",
                 ranks_text(ranks.len() as u32)
             )),
+            Access::Completing => Some("in MPI_Win_complete of another thread".into()),
             Access::Locked(n) => Some(format!(
                 "with {} locked, before MPI_Win_unlock",
                 ranks_text(*n)
@@ -118,7 +138,7 @@ impl Win {
                 self.epochs.fence.store(FENCE_EPOCH, Ordering::Relaxed);
                 Ok(())
             }
-            Access::None => Err(err!(
+            Access::None | Access::Completing => Err(err!(
                 RmaSync,
                 "{call} to rank {} of the window outside an access epoch: none of MPI_Win_fence, \
                  MPI_Win_start, MPI_Win_lock and MPI_Win_lock_all is in effect",
@@ -195,22 +215,17 @@ impl Win {
 
     /// The ranks of a group's members in the window, in the group's order.
     ///
-    /// Errors: Group or Rank if it has members that the window lacks.
-    pub(super) fn ranks_of(&self, group: &Group) -> Result<Arc<[u32]>> {
+    /// Errors, each: Group if the window lacks it.
+    pub(super) fn ranks_of(&self, group: &Group) -> impl Iterator<Item = Result<u32>> {
         let own = &self.comm.group;
-        let mut ranks = Vec::with_capacity(group.size() as usize);
-        for (rank, process) in group.iter().enumerate() {
-            match own.rank_of(process) {
-                Some(found) => ranks.push(found),
-                None => {
-                    return Err(err!(
-                        Group,
-                        "rank {rank} of group (process {process} of the job) is not in the \
-                         window's group"
-                    ));
-                }
-            }
-        }
-        Ok(ranks.into())
+        group.iter().enumerate().map(move |(rank, process)| {
+            own.rank_of(process).ok_or_else(|| {
+                err!(
+                    Group,
+                    "rank {rank} of group (process {process} of the job) is not in the window's \
+                     group"
+                )
+            })
+        })
     }
 }

@@ -216,6 +216,7 @@ impl Win {
             has_puts: Default::default(),
             access: Default::default(),
             pending: Mutex::default(),
+            older: std::ptr::null(),
         };
         let Some(member) = member else {
             let extent = self.extents.of(rank);

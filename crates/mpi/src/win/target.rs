@@ -65,9 +65,12 @@ pub(super) struct Target {
     pub access: AtomicU32,
     /// Operations under way to it.
     pub pending: Mutex<remote::Pending>,
+    /// The target that was made before it. [`Targets`] sets it.
+    pub older: *const Target,
 }
 
-// SAFETY: `base` is an address of the program's memory, which MPI's rules protect.
+// SAFETY: `base` is an address of the program's memory, which MPI's rules protect. What `older`
+// points to is a target of the same table.
 unsafe impl Send for Target {}
 // SAFETY: as above.
 unsafe impl Sync for Target {}
@@ -89,6 +92,8 @@ type Chunk = [AtomicPtr<Target>; CHUNK];
 pub(super) struct Targets {
     chunks: Box<[AtomicPtr<Chunk>]>,
     size: u32,
+    /// The target that was made last, the first of a list by [`Target::older`].
+    newest: AtomicPtr<Target>,
     /// Locked while a target is made.
     making: Mutex<()>,
 }
@@ -100,6 +105,7 @@ impl Targets {
         Targets {
             chunks: (0..chunks).map(|_| AtomicPtr::new(null_mut())).collect(),
             size,
+            newest: AtomicPtr::new(null_mut()),
             making: Mutex::default(),
         }
     }
@@ -133,7 +139,10 @@ impl Targets {
             chunk = Box::into_raw(Box::new([const { AtomicPtr::new(null_mut()) }; CHUNK]));
             slot.store(chunk, Ordering::Release);
         }
-        let target = Box::into_raw(Box::new(make()));
+        let mut target = Box::new(make());
+        target.older = self.newest.load(Ordering::Relaxed);
+        let target = Box::into_raw(target);
+        self.newest.store(target, Ordering::Release);
         // SAFETY: chunk and target were made above or before, and live as long as the table.
         unsafe {
             (&(*chunk))[at].store(target, Ordering::Release);
@@ -141,16 +150,13 @@ impl Targets {
         }
     }
 
-    /// All targets that have been used.
+    /// All targets that have been used, the last one first.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &Target> {
-        let chunks = self.chunks.iter().filter_map(|chunk| {
-            // SAFETY: a chunk lives as long as the table.
-            unsafe { chunk.load(Ordering::Acquire).as_ref() }
-        });
-        chunks.flatten().filter_map(|target| {
-            // SAFETY: so does a target.
-            unsafe { target.load(Ordering::Acquire).as_ref() }
-        })
+        // SAFETY: a target lives as long as the table.
+        let newest = unsafe { self.newest.load(Ordering::Acquire).as_ref() };
+        // SAFETY: as above.
+        std::iter::successors(newest, |target| unsafe { target.older.as_ref() })
     }
 }
 

@@ -399,6 +399,9 @@ fn remote_targets(win: &Win) -> impl Iterator<Item = &Target> {
 
 /// As [`flush`], for all targets.
 pub(in crate::win) fn flush_all(win: &Win) -> Result<()> {
+    if remote_targets(win).next().is_none() {
+        return Ok(());
+    }
     let mut by_packets = Vec::new();
     for target in remote_targets(win) {
         let pending = lock(&target.pending);
