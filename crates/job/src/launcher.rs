@@ -38,6 +38,10 @@ pub struct JobInfo {
     pub key: [u8; 32],
     /// The port of the process that has started the job: [`RankInfo::parent`].
     pub parent: String,
+    /// [`RankInfo::family`].
+    pub family: u64,
+    /// [`RankInfo::universe`].
+    pub universe: u32,
     /// The job's nodes.
     pub nodes: Nodes,
 }
@@ -54,6 +58,8 @@ impl NodeJob {
                 advice: "Ferry needs the kernel's random numbers (Linux 3.17)",
             })?,
             parent: String::new(),
+            family: job,
+            universe: size,
             nodes: Nodes::one(&host_name(), size),
         };
         NodeJob::for_node(info, 0, cores)
@@ -116,6 +122,8 @@ impl NodeJob {
             segment_len: self.segment.layout.total_bytes(),
             key: self.info.key,
             parent: self.info.parent.clone(),
+            family: self.info.family,
+            universe: self.info.universe.max(self.info.size),
             nodes: self.info.nodes.clone(),
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];

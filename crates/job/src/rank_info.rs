@@ -8,7 +8,7 @@ use crate::Nodes;
 
 /// Version of all that a rank and its launcher share: rank info, messages, segment. Raised with
 /// each change of their form.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 /// First bytes of a rank info: "ferry", a newline and two bytes that no text holds in this order.
 const MAGIC: u64 = u64::from_le_bytes(*b"ferry\n\xfaW");
 /// Most ranks of a job that a rank info may claim. Bounds the memory that wrong bytes can ask for.
@@ -40,6 +40,11 @@ pub struct RankInfo {
     /// The name of the port at which the process waits that has started this job
     /// (MPI_Comm_spawn). Empty: none has.
     pub parent: String,
+    /// The id of the first job of those that came of one mpiexec by MPI_Comm_spawn. 0: no mpiexec
+    /// knows of this one.
+    pub family: u64,
+    /// How many processes may be of use at a time (MPI_UNIVERSE_SIZE); at least `size`.
+    pub universe: u32,
     /// The job's nodes, and which ranks each holds.
     pub nodes: Nodes,
 }
@@ -112,6 +117,8 @@ impl RankInfo {
             segment_len: 0,
             key: [0; 32],
             parent: String::new(),
+            family: 0,
+            universe: size,
             nodes: Nodes::one(host, size),
         }
     }
@@ -127,10 +134,12 @@ impl RankInfo {
             self.local_rank,
             self.appnum,
             self.cores,
+            self.universe,
         ] {
             out.extend(word.to_le_bytes());
         }
         out.extend(self.job.to_le_bytes());
+        out.extend(self.family.to_le_bytes());
         out.extend(self.segment_len.to_le_bytes());
         out.extend(self.key);
         out.extend((self.parent.len() as u32).to_le_bytes());
@@ -154,7 +163,9 @@ impl RankInfo {
         let local_rank = input.u32("the local rank")?;
         let appnum = input.u32("the program's number")?;
         let cores = input.u32("the number of cores")?;
+        let universe = input.u32("the size of the universe")?;
         let job = input.u64("the job's number")?;
+        let family = input.u64("the first job's number")?;
         let segment_len = input.u64("the segment's length")?;
         let key = input.take("the job's key")?;
         let parent = input.u32("the length of the parent's port")?;
@@ -170,6 +181,11 @@ impl RankInfo {
         }
         if cores == 0 {
             return field("it says that the job may use 0 cores".into());
+        }
+        if universe < size {
+            return field(format!(
+                "its universe of {universe} is smaller than its {size} ranks"
+            ));
         }
         let nodes = Nodes::decode(&mut input, size)?;
         if input.at < bytes.len() {
@@ -205,6 +221,8 @@ impl RankInfo {
             segment_len,
             key,
             parent,
+            family,
+            universe,
             nodes,
         })
     }
@@ -274,6 +292,8 @@ mod tests {
                     local_ranks,
                     key: [job as u8; 32],
                     parent: "port".repeat(cores as usize % 3),
+                    family: job.rotate_left(7),
+                    universe: size + appnum % 9,
                     nodes,
                     appnum,
                     job,

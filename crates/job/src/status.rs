@@ -66,7 +66,8 @@ pub struct RankStatus {
     pub since: AtomicU64,
     /// The communicator's context (point-to-point form).
     pub context: AtomicU64,
-    /// The peer that is waited for, as a rank of MPI_COMM_WORLD. -1 for any, else [`PEER_SEVERAL`]
+    /// The peer that is waited for, as a rank of MPI_COMM_WORLD; behind those, one of another job
+    /// (`peer_rank`). -1 for any, else [`PEER_SEVERAL`]
     /// or [`PEER_OWN_PROGRAM`].
     pub peer: AtomicI32,
     /// The tag that is waited for. -1 for any.
@@ -93,8 +94,14 @@ pub struct RankStatus {
     pub epoll_fd: AtomicI32,
     /// Address of the wakeup word that threads sleep on in MPI, in the process.
     pub wakeup_word: AtomicU64,
-    /// Processes of other jobs that it knows or waits for.
+    /// Processes of other jobs that it knows or waits for, but for those of `family`.
     pub foreign: AtomicU32,
+    /// Those of jobs of its family ([`RankInfo::family`](crate::RankInfo)).
+    pub family: AtomicU32,
+    /// The rank in its own job of a peer of another job, which is one that is not in this job.
+    pub peer_rank: AtomicU32,
+    /// That job.
+    pub peer_job: AtomicU64,
     /// Its turn to send large messages.
     pub send_slot: SendSlot,
 }
@@ -128,6 +135,8 @@ pub struct Wait {
     comm_name: [u64; 5],
     comm_size: u32,
     comm_rank: i32,
+    peer_rank: u32,
+    peer_job: u64,
 }
 
 impl RankStatus {
@@ -144,6 +153,8 @@ impl RankStatus {
             comm_name: std::array::from_fn(|i| self.comm_name[i].load(Relaxed)),
             comm_size: self.comm_size.load(Relaxed),
             comm_rank: self.comm_rank.load(Relaxed),
+            peer_rank: self.peer_rank.load(Relaxed),
+            peer_job: self.peer_job.load(Relaxed),
         }
     }
 
@@ -161,6 +172,8 @@ impl RankStatus {
         }
         self.comm_size.store(wait.comm_size, Relaxed);
         self.comm_rank.store(wait.comm_rank, Relaxed);
+        self.peer_rank.store(wait.peer_rank, Relaxed);
+        self.peer_job.store(wait.peer_job, Relaxed);
         self.asleep.store(1, Release);
     }
 

@@ -19,6 +19,8 @@ fn rank_info(rank: u32, ranks: u32) -> RankInfo {
         segment_len: SegmentLayout::new(ranks).total_bytes(),
         key: [0x5a; 32],
         parent: "ferry1:AAAA".into(),
+        family: 9,
+        universe: 2 * ranks,
         nodes: Nodes::of(
             &["north".to_string(), "south".to_string()][..2.min(ranks as usize)],
             &(0..ranks).map(|r| r % 2).collect::<Vec<_>>(),

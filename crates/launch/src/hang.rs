@@ -21,7 +21,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 pub use page::{page_of, view_of};
-pub use snapshot::{RankPhase, RankView, StalledState, stalled_state};
+pub use snapshot::{RankPhase, RankView, StalledState, Traffic, stalled_state};
 pub use table::ranks_named;
 pub use threads::SleepCheck;
 
@@ -37,6 +37,11 @@ pub fn report(ranks: &[RankView], now: u64) -> String {
         let _ = writeln!(text, "likely: {line}");
     }
     text
+}
+
+/// The table and the mistakes of one of several jobs, which `title` names.
+pub fn report_of_job(title: &str, ranks: &[RankView], now: u64) -> String {
+    format!("{title}\n{}", report(ranks, now))
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub struct Plan {
     pub addresses: Vec<(String, bool)>,
     /// Each rank's host.
     pub host_of: Vec<u32>,
+    /// Slots of all hosts. `None`: no hosts were named.
+    pub slots: Option<u32>,
     /// Ranks are started by agents: there are other hosts, or the user has given a launcher.
     pub uses_agents: bool,
 }
@@ -104,6 +106,8 @@ impl Plan {
             });
         }
         let named = options.hosts.is_some() || options.apps.iter().any(|b| b.hosts.is_some());
+        let sum = |sum: u32, host: &Host| sum.saturating_add(host.slots);
+        let slots = named.then(|| everywhere.iter().fold(0, sum));
         let uses_agents = addresses.iter().any(|(_, local)| !local)
             || addresses.len() > 1
             || named && options.launcher.is_some();
@@ -124,6 +128,7 @@ impl Plan {
             hosts: names,
             addresses,
             host_of,
+            slots,
             uses_agents,
         })
     }

@@ -21,7 +21,7 @@ pub use framing::{Opening, SendQueue, decode, greeting, opening};
 pub const AGENT_OPTION: &str = "--ferry-agent";
 
 /// Version of the protocol. Raised with each change of the messages.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 /// Beginning of the agent's greeting.
 pub const GREETING: &[u8] = b"\x02ferry-agent ";
 /// The first bytes from mpiexec. The two last ones are no text, so that nothing typed is taken for
@@ -78,6 +78,10 @@ pub struct LaunchSpec {
     pub key: [u8; 32],
     /// The port of the process that has started the job. Empty: none has.
     pub parent: String,
+    /// [`ferry_job::RankInfo::family`].
+    pub family: u64,
+    /// [`ferry_job::RankInfo::universe`].
+    pub universe: u32,
     /// The hosts' names.
     pub hosts: Vec<String>,
     /// Each rank's host.
@@ -121,6 +125,12 @@ pub struct StatusPage {
     pub comm_size: u32,
     /// Processes of other jobs that it knows or waits for.
     pub foreign: u32,
+    /// Those of jobs of its family, which do not count there.
+    pub family: u32,
+    /// The rank in its own job of a peer of another job.
+    pub peer_rank: u32,
+    /// That job.
+    pub peer_job: u64,
     /// The peer that is waited for.
     pub peer: i32,
     /// The tag that is waited for.

@@ -1,6 +1,7 @@
 //! A job from its start to its exit status: one loop around one epoll instance.
 
 mod exit;
+mod family;
 mod forward;
 mod hang_check;
 mod local;
@@ -17,7 +18,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use ferry_job::{CardStore, JobInfo, Nodes};
+use ferry_job::{CardStore, Cores, JobInfo, Nodes};
 use rustix::event::{Timespec, epoll};
 
 use crate::forward::{Input, Output};
@@ -26,6 +27,7 @@ use crate::plan::Plan;
 use crate::signals::Signals;
 use crate::start::{KILL_DELAY, REAP_TIMEOUT, RankStarter, StartError};
 use exit::WaitStatus;
+use family::{Family, Upstream};
 use hang_check::{HangCheck, STATUS_INTERVAL};
 use local::LocalRanks;
 use modelled::MachineModel;
@@ -43,14 +45,19 @@ const STATUS_HANG: u8 = 125;
 
 /// Runs a job to its end. Returns mpiexec's exit status.
 pub fn run(options: &Options) -> u8 {
-    run_for(options, None)
+    run_for(options, None, None)
 }
 
-/// As [`run`]; `parent` is the rank that has ordered the job.
-fn run_for(options: &Options, mut parent: Option<Parent>) -> u8 {
+/// As [`run`]; `parent` is the rank that has ordered the job, `family` the launcher that has
+/// started this one.
+fn run_for(options: &Options, mut parent: Option<Parent>, family: Option<Upstream>) -> u8 {
     let port = parent.as_ref().map_or("", |p| p.port());
+    let clock = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let id = u64::from(std::process::id()) << 32
+        | (clock.tv_nsec as u64 ^ clock.tv_sec as u64) & 0xffff_ffff;
+    let family = Family::new(id, family);
     let ready = Plan::make(options).and_then(|plan| {
-        let backend = Backend::prepare(options, &plan, port)?;
+        let backend = Backend::prepare(options, &plan, id, family.number(), port)?;
         Ok((plan, backend))
     });
     let (plan, backend) = match ready {
@@ -66,7 +73,7 @@ fn run_for(options: &Options, mut parent: Option<Parent>) -> u8 {
             return not.status;
         }
     };
-    match Job::new(options, &plan, backend, parent) {
+    match Job::new(options, &plan, backend, parent, family) {
         Ok(mut job) => {
             job.start();
             job.run_loop()
@@ -114,6 +121,8 @@ struct Job<'a> {
     forwarded_signals: Vec<c_int>,
     /// The rank that has ordered this job (MPI_Comm_spawn), as long as both depend on each other.
     parent: Option<Parent>,
+    /// The jobs that came of one mpiexec.
+    family: Family,
     /// Launchers of jobs that ranks of this one have ordered.
     spawned: SpawnedLaunchers,
     /// Published names.
@@ -160,23 +169,31 @@ const EVENT_RELAY: u64 = 11 << 32;
 const EVENT_KIND: u64 = !0 << 32;
 
 impl Backend {
-    fn prepare(options: &Options, plan: &Plan, port: &str) -> Result<Backend, StartError> {
+    fn prepare(
+        options: &Options,
+        plan: &Plan,
+        job: u64,
+        family: u64,
+        port: &str,
+    ) -> Result<Backend, StartError> {
         let key = ferry_job::new_key()
             .map_err(|e| StartError::new(format!("the job's key cannot be made: {e}")))?;
-        let clock = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let job = u64::from(std::process::id()) << 32
-            | (clock.tv_nsec as u64 ^ clock.tv_sec as u64) & 0xffff_ffff;
+        let size = plan.ranks() as u32;
+        let cores = || Cores::here().usable() as u32;
+        let universe = options.universe.or(plan.slots).unwrap_or_else(cores);
+        let universe = universe.max(size);
         if plan.uses_agents {
-            return RemoteRanks::new(options, plan, job, key, port)
+            return RemoteRanks::new(options, plan, job, key, family, universe, port)
                 .map(|remote| Backend::Remote(Box::new(remote)));
         }
-        let size = plan.ranks() as u32;
         let nodes = Nodes::one(&plan.hosts[0], size);
         let job_info = JobInfo {
             job,
             size,
             key,
             parent: port.into(),
+            family,
+            universe,
             nodes,
         };
         let mut starter =
@@ -194,6 +211,7 @@ impl<'a> Job<'a> {
         plan: &Plan,
         mut backend: Backend,
         parent: Option<Parent>,
+        family: Family,
     ) -> io::Result<Job<'a>> {
         let signals = Signals::block()?;
         if let Backend::Local(local) = &mut backend {
@@ -254,6 +272,7 @@ impl<'a> Job<'a> {
             end_requests: 0,
             forwarded_signals: Vec::new(),
             parent,
+            family,
             spawned: SpawnedLaunchers::default(),
             names: Names::new(options.names.as_deref()),
         })

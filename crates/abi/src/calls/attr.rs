@@ -106,7 +106,7 @@ fn predefined(keyval: i32) -> Option<&'static AtomicI32> {
         constants::MPI_WTIME_IS_GLOBAL => {
             i32::from(process.rank_info.local_ranks.len() == process.size.max(1) as usize)
         }
-        constants::MPI_UNIVERSE_SIZE => process.size as i32,
+        constants::MPI_UNIVERSE_SIZE => process.rank_info.universe as i32,
         constants::MPI_LASTUSEDCODE => crate::codes::last_used(),
         constants::MPI_APPNUM => process.rank_info.appnum as i32,
         _ => return None,

@@ -92,9 +92,11 @@ impl Device {
     }
 
     /// How many processes of other jobs this one knows or waits for, for the launcher: it does not
-    /// know what those do.
-    pub fn set_foreign_count(&mut self, count: u32) {
-        self.status.foreign.store(count, Ordering::Relaxed);
+    /// know what those do. `family`: those of jobs that came of the same mpiexec; `others`: the
+    /// rest.
+    pub fn set_foreign_count(&mut self, family: u32, others: u32) {
+        self.status.family.store(family, Ordering::Relaxed);
+        self.status.foreign.store(others, Ordering::Relaxed);
     }
 
     /// Does this process share memory with others, as far as its settings allow?

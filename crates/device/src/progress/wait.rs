@@ -413,6 +413,7 @@ fn report_wait(device: &mut Device, what: &WaitingFor<'_>, call: u32) {
     // An earlier wait may have left other values.
     status.collective.store(0, Ordering::Relaxed);
     status.root.store(-1, Ordering::Relaxed);
+    status.peer_job.store(0, Ordering::Relaxed);
     status.comm_size.store(0, Ordering::Relaxed);
     status.comm_name[0].store(0, Ordering::Relaxed);
     if let Some(details) = what.details {

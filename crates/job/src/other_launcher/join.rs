@@ -112,6 +112,8 @@ pub(crate) fn join(mut kvs: Box<dyn Kvs>) -> Result<JobContext, JobError> {
         segment_len: segment.as_ref().map_or(0, |s| s.layout.total_bytes()),
         key,
         parent: String::new(),
+        family: 0,
+        universe: size,
         nodes: Nodes::of(&hosts, &node_of),
     };
     let kvs: SharedKvs = Arc::new(Mutex::new(kvs));

@@ -94,6 +94,8 @@ impl LocalRanks {
             size: spec.host_of.len() as u32,
             key: spec.key,
             parent: spec.parent.clone(),
+            family: spec.family,
+            universe: spec.universe,
             nodes: Nodes::of(&spec.hosts, &spec.host_of),
         };
         let binding = Binding::from_number(spec.binding).unwrap_or(Binding::Share);

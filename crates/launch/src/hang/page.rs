@@ -25,6 +25,9 @@ pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> StatusPage {
             String::new()
         },
         foreign: status.foreign.load(Relaxed),
+        family: status.family.load(Relaxed),
+        peer_rank: status.peer_rank.load(Relaxed),
+        peer_job: status.peer_job.load(Relaxed),
         comm_size: status.comm_size.load(Relaxed),
         peer: status.peer.load(Relaxed),
         tag: status.tag.load(Relaxed),
@@ -53,6 +56,8 @@ pub fn view_of(page: &StatusPage, since: u64) -> RankView {
         context: page.context,
         comm: page.comm.clone(),
         foreign: page.foreign,
+        family: page.family,
+        peer_elsewhere: (page.peer_job != 0).then_some((page.peer_job, page.peer_rank)),
         comm_size: page.comm_size,
         peer: page.peer,
         tag: page.tag,

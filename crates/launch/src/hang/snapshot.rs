@@ -20,6 +20,10 @@ pub struct RankView {
     pub comm_size: u32,
     /// Processes of other jobs that it knows or waits for.
     pub foreign: u32,
+    /// Those of jobs of the same family, which do not count there.
+    pub family: u32,
+    /// Job and rank of a peer that is of another job, whose number here means nothing.
+    pub peer_elsewhere: Option<(u64, u32)>,
     /// The rank that is waited for. -1 for any, else [`ferry_job::PEER_SEVERAL`] or
     /// [`ferry_job::PEER_OWN_PROGRAM`].
     pub peer: i32,
@@ -51,34 +55,72 @@ pub enum RankPhase {
 /// Signature of a job in which no rank moves. If two snapshots have the same one, nothing has moved
 /// between them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StalledState(Vec<(u64, u64, u64)>);
+pub struct StalledState {
+    ranks: Vec<(u64, u64, u64)>,
+    /// Messages that its ranks have sent and received.
+    pub traffic: Traffic,
+    /// A rank knows processes of other jobs of the family, any of which may wake it.
+    pub has_family: bool,
+}
+
+/// Messages of a job, or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Sent, modulo 2^64.
+    pub sent: u64,
+    /// Received, modulo 2^64.
+    pub received: u64,
+    /// A process has finished, and takes no messages any more.
+    pub has_finished: bool,
+}
+
+impl Traffic {
+    /// That of both.
+    pub fn with(self, other: Traffic) -> Traffic {
+        Traffic {
+            sent: self.sent.wrapping_add(other.sent),
+            received: self.received.wrapping_add(other.received),
+            has_finished: self.has_finished || other.has_finished,
+        }
+    }
+
+    /// Is a message under way? Those to processes that have finished do not count.
+    pub fn is_under_way(self) -> bool {
+        self.sent != self.received && !self.has_finished
+    }
+}
 
 /// The signature of a job that seems to hang: every rank sleeps in MPI or has finished, and no
-/// message is under way. Messages to ranks that have finished do not count. The job hangs only if
-/// the signature stays the same.
+/// message is under way. The job hangs only if the signature stays the same, and, if it has a
+/// family, if that hangs, too; messages may be under way between the jobs then.
 pub fn stalled_state(ranks: &[RankView]) -> Option<StalledState> {
-    let (mut asleep, mut finished) = (0, 0);
+    let (mut asleep, mut has_family) = (0, false);
+    let mut traffic = Traffic::default();
     for rank in ranks {
         match rank.phase {
             RankPhase::Started => return None,
             RankPhase::Running if !rank.asleep => return None,
-            // Somebody may wake it of whom this launcher knows nothing.
+            // Somebody may wake it of whom no launcher of the family knows anything.
             RankPhase::Running if rank.foreign > 0 => return None,
             RankPhase::Running => asleep += 1,
-            RankPhase::Finalized | RankPhase::Exited => finished += 1,
+            RankPhase::Finalized | RankPhase::Exited => {}
         }
+        has_family |= !rank.has_finished() && rank.family > 0;
+        traffic = traffic.with(Traffic {
+            sent: rank.sent,
+            received: rank.received,
+            has_finished: rank.has_finished(),
+        });
     }
-    let sum = |of: fn(&RankView) -> u64| ranks.iter().fold(0u64, |sum, r| sum.wrapping_add(of(r)));
-    let under_way = sum(|r| r.sent) != sum(|r| r.received);
-    if asleep == 0 || under_way && finished == 0 {
+    if asleep == 0 || !has_family && traffic.is_under_way() {
         return None;
     }
-    Some(StalledState(
-        ranks
-            .iter()
-            .map(|r| (r.since, r.sent, r.received))
-            .collect(),
-    ))
+    let signature = |r: &RankView| (r.since, r.sent, r.received);
+    Some(StalledState {
+        ranks: ranks.iter().map(signature).collect(),
+        traffic,
+        has_family,
+    })
 }
 
 impl RankView {
@@ -124,6 +166,12 @@ impl RankView {
             RankPhase::Running if let Some(what) = self.window_wait() => {
                 format!("is in {} on {}, for {what}", self.call, self.comm_shown())
             }
+            RankPhase::Running if let Some((job, rank)) = self.peer_elsewhere => format!(
+                "is in {} with rank {rank} of job {job:x}, tag {}, on {}",
+                self.call,
+                tag(self.tag),
+                self.comm_shown()
+            ),
             RankPhase::Running => match self.peer {
                 ..-1 => format!("is in {}", self.call),
                 -1 => format!("is in {} from any rank on {}", self.call, self.comm_shown()),

@@ -81,7 +81,10 @@ fn row(rank: &RankView, now: u64) -> Row {
         (_, -1) => ("any rank".into(), tag(rank.tag)),
         (_, PEER_OWN_PROGRAM) => ("its own program".into(), String::new()),
         (_, ..-1) => ("several".into(), String::new()),
-        (_, peer) => (format!("rank {peer}"), tag(rank.tag)),
+        (_, peer) => match rank.peer_elsewhere {
+            Some((job, peer)) => (format!("rank {peer} of job {job:x}"), tag(rank.tag)),
+            None => (format!("rank {peer}"), tag(rank.tag)),
+        },
     };
     let comm = if rank.peer < -1 && !rank.is_collective() && on_window.is_none() {
         String::new()

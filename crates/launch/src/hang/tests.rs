@@ -17,6 +17,8 @@ fn waiting(call: &str, peer: i32, tag: i32) -> RankView {
         context: 0,
         comm: String::new(),
         foreign: 0,
+        family: 0,
+        peer_elsewhere: None,
         comm_size: 0,
         peer,
         tag,

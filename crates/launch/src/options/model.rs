@@ -52,6 +52,8 @@ pub struct Options {
     pub host_timeout: Duration,
     /// The address of a name server.
     pub names: Option<String>,
+    /// What MPI_UNIVERSE_SIZE says. `None`: the hosts' slots, or this host's cores.
+    pub universe: Option<u32>,
     /// The modelled machine to run on.
     pub machine: Option<MachineOptions>,
 }

@@ -117,6 +117,7 @@ impl Parser {
                 values::host_timeout("FERRY_HOST_TIMEOUT", &v)
             })?,
             names: None,
+            universe: None,
             machine: None,
         };
         Ok(Parser {
@@ -258,6 +259,9 @@ impl Parser {
             OptionId::BySlot => options.map_by = MapBy::Slot,
             OptionId::Launcher => options.launcher = Some(given.text()?),
             OptionId::LauncherPath => options.launcher_path = Some(given.value()?.into()),
+            OptionId::Universe => {
+                options.universe = Some(values::count(&argument, &given.value()?)?);
+            }
             OptionId::Names => options.names = Some(given.text()?),
             OptionId::HostTimeout => {
                 options.host_timeout = values::host_timeout(&argument, &given.text()?)?;

@@ -324,6 +324,13 @@ pub const OPTIONS: &[OptionSpec] = &[
          FERRY_PREFIX/bin/mpiexec)",
     ),
     option(
+        OptionId::Universe,
+        Section::Hosts,
+        &["-usize", "--universe-size"],
+        &["N"],
+        "what MPI_UNIVERSE_SIZE says (default: the hosts' slots, or this host's cores)",
+    ),
+    option(
         OptionId::HostTimeout,
         Section::Hosts,
         &["--host-timeout"],
@@ -503,6 +510,7 @@ pub(super) enum OptionId {
     LauncherPath,
     HostTimeout,
     Names,
+    Universe,
     Machine,
     MachineReport,
     MachinePaced,

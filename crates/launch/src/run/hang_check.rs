@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ferry_job::RankStatus;
 
+use super::family::Sleeping;
 use super::{Backend, Job, STATUS_HANG};
 use crate::hang::{
     self, HANG_DURATION, RankPhase, RankView, SleepCheck, StalledState, page_of, view_of,
@@ -23,6 +24,8 @@ pub(super) struct HangCheck {
     pub(super) interval: Duration,
     pub(super) stalled: Option<(StalledState, Instant)>,
     reported: bool,
+    /// The kernel has said of this stalled state that all ranks sleep.
+    all_slept: bool,
     sleep_check: SleepCheck,
 }
 
@@ -34,6 +37,7 @@ impl HangCheck {
             interval,
             stalled: None,
             reported: false,
+            all_slept: false,
             sleep_check: SleepCheck::default(),
         }
     }
@@ -49,34 +53,88 @@ impl Job<'_> {
             return;
         }
         let seen = hang::stalled_state(&self.views(false));
-        match (seen, &mut self.hang.stalled) {
-            (None, stalled) => {
-                *stalled = None;
+        let long = match (&seen, &self.hang.stalled) {
+            (Some(new), Some((old, since))) if new == old => {
+                now.duration_since(*since) >= HANG_DURATION
+            }
+            _ => {
+                self.hang.stalled = seen.clone().map(|state| (state, now));
                 self.hang.reported = false;
+                self.hang.all_slept = false;
+                false
             }
-            (Some(new), Some((old, since))) if new == *old => {
-                let long = now.duration_since(*since) >= HANG_DURATION;
-                if long && !self.hang.reported && self.all_sleep() {
-                    self.hang.reported = true;
-                    let text = format!(
-                        "this job hangs: every rank sleeps in MPI or has finished, and no message \
-                         is under way\n{}",
-                        self.wait_report()
-                    );
-                    if self.options.on_hang == OnHang::End {
-                        self.end(
-                            &(text + "ending the job (--on-hang=report lets it go on)"),
-                            STATUS_HANG,
-                        );
-                    } else {
-                        self.output.print_message(&text);
-                    }
-                }
+        };
+        let Some(state) = seen.filter(|_| long && !self.hang.reported) else {
+            if !long {
+                self.family.tell(None);
             }
-            (Some(new), stalled) => {
-                *stalled = Some((new, now));
-                self.hang.reported = false;
-            }
+            return;
+        };
+        if state.has_family {
+            self.check_family(&state);
+        } else if self.all_sleep() {
+            let text = format!(
+                "this job hangs: every rank sleeps in MPI or has finished, and no message is under \
+                 way\n{}",
+                self.wait_report()
+            );
+            self.report_hang(text);
+        }
+    }
+
+    /// This job sleeps, and others may wake it. Do these sleep, too?
+    fn check_family(&mut self, state: &StalledState) {
+        let sleeping = self.family.sleeping_below();
+        self.hang.all_slept = sleeping.is_some() && (self.hang.all_slept || self.all_sleep());
+        let Some(below) = sleeping.filter(|_| self.hang.all_slept) else {
+            self.family.tell(None);
+            return;
+        };
+        let of_job = |what: &str, job: &Job<'_>| {
+            let title = format!(
+                "job {:x}{what}: {}, {} ranks",
+                job.id(),
+                job.ranks[0].program,
+                job.ranks.len()
+            );
+            hang::report_of_job(&title, &job.views(true), RankStatus::now())
+        };
+        let started = if self.family.is_below() {
+            " (MPI_Comm_spawn)"
+        } else {
+            ""
+        };
+        let all = Sleeping {
+            traffic: state.traffic.with(below.traffic),
+            report: of_job(started, self) + &below.report,
+        };
+        if self.family.is_below() {
+            self.family.tell(Some(&all));
+        } else if self.family.has_below() && !all.traffic.is_under_way() {
+            let text = format!(
+                "this job and those that it has started hang: every rank sleeps in MPI or has \
+                 finished, and no message is under way\n{}",
+                all.report
+            );
+            self.report_hang(text);
+        }
+    }
+
+    fn report_hang(&mut self, text: String) {
+        self.hang.reported = true;
+        if self.options.on_hang == OnHang::End {
+            let end = text + "ending the job (--on-hang=report lets it go on)";
+            self.end(&end, STATUS_HANG);
+        } else {
+            self.output.print_message(&text);
+        }
+    }
+
+    /// The job's id.
+    fn id(&self) -> u64 {
+        match &self.backend {
+            Backend::Local(local) => local.starter.node.info().job,
+            Backend::Remote(remote) => remote.job(),
         }
     }
 

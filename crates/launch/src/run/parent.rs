@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use ferry_job::{ParentNews, ParentSocket, SpawnOrder, SpawnProgram};
 use rustix::event::epoll;
 
-use super::{Job, run_for};
+use super::{Job, Upstream, run_for};
 use crate::options::{self, Action, AppContext, InheritedEnv, Options, StdinTarget};
 
 /// The rank that has ordered the job.
@@ -75,8 +75,8 @@ impl Job<'_> {
 }
 
 /// The descriptor of this number, which the starter has passed on.
-fn inherited(number: Option<OsString>) -> Option<OwnedFd> {
-    let number = number.and_then(|n| n.to_str()?.parse::<RawFd>().ok());
+fn inherited(number: Option<&str>) -> Option<OwnedFd> {
+    let number = number.and_then(|n| n.parse::<RawFd>().ok());
     let Some(number) = number.filter(|n| *n > 2) else {
         crate::complain("this option is for Ferry's own use");
         return None;
@@ -90,15 +90,25 @@ fn inherited(number: Option<OsString>) -> Option<OwnedFd> {
 /// Answers the question about a name that comes through a socket, whose number is given. Returns
 /// the exit status.
 pub fn answer_name(number: Option<OsString>) -> u8 {
-    inherited(number).map_or(2, super::names::answer_one)
+    let number = number.unwrap_or_default();
+    inherited(number.to_str()).map_or(2, super::names::answer_one)
 }
 
-/// Runs the job that comes through a socket. `arguments`: the socket's number, then options.
+/// Runs the job that comes through a socket. `arguments`: the socket's number, then options. Behind
+/// the number may stand, with commas, that of the socket to the launcher that has started this one,
+/// and the number of its family.
 /// `detached`: in a process that is no child of its starter. Returns the exit status.
 pub fn run_spawned(mut arguments: impl Iterator<Item = OsString>, detached: bool) -> u8 {
-    let Some(socket) = inherited(arguments.next()) else {
+    let first = arguments.next().unwrap_or_default().into_string();
+    let first = first.unwrap_or_default();
+    let mut numbers = first.split(',');
+    let Some(socket) = inherited(numbers.next()) else {
         return 2;
     };
+    let family = numbers.next().and_then(|number| {
+        let socket = inherited(Some(number))?;
+        Some(Upstream::new(socket, numbers.next()?.parse().ok()?))
+    });
     if detached {
         // SAFETY: this process has one thread.
         match unsafe { libc::fork() } {
@@ -125,7 +135,7 @@ pub fn run_spawned(mut arguments: impl Iterator<Item = OsString>, detached: bool
                 connected: false,
                 has_failed: false,
             };
-            run_for(&options, Some(parent))
+            run_for(&options, Some(parent), family)
         }
         Err(why) => {
             socket.failed(&why);

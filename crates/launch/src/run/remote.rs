@@ -72,6 +72,8 @@ impl RemoteRanks {
         plan: &Plan,
         job: u64,
         key: [u8; 32],
+        family: u64,
+        universe: u32,
         parent: &str,
     ) -> Result<RemoteRanks, StartError> {
         let agent = agent_path(options);
@@ -96,6 +98,8 @@ impl RemoteRanks {
                 job,
                 key,
                 parent: parent.into(),
+                family,
+                universe,
                 hosts: plan.hosts.clone(),
                 host_of: plan.host_of.clone(),
                 host: 0,
@@ -118,6 +122,12 @@ impl RemoteRanks {
         })
     }
 
+    pub(super) fn job(&self) -> u64 {
+        self.spec.job
+    }
+    pub(super) fn universe(&self) -> u32 {
+        self.spec.universe
+    }
     pub(super) fn state(&self, rank: usize) -> RankState {
         self.states[rank]
     }

@@ -4,13 +4,13 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsString, c_int};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use ferry_job::{ParentSocket, SPAWN_OPTION};
 
-use super::{EVENT_RELAY, Job};
+use super::{Backend, EVENT_RELAY, Job};
 use crate::names::NAMES;
 use crate::options::Options;
 use crate::protocol::ToAgent;
@@ -48,6 +48,14 @@ impl SpawnedLaunchers {
 }
 
 impl Job<'_> {
+    /// What MPI_UNIVERSE_SIZE says in this job.
+    fn universe(&self) -> u32 {
+        match &self.backend {
+            Backend::Local(local) => local.starter.node.info().universe,
+            Backend::Remote(remote) => remote.universe(),
+        }
+    }
+
     /// Reads from the end of a socket that belongs to a rank on another host.
     pub(super) fn read_relay(&mut self, relay: u32) {
         let Some(bytes) = self.spawned.relays.read(relay) else {
@@ -94,7 +102,14 @@ impl Job<'_> {
             return;
         }
         let names = self.names.variable(&self.poll);
-        match names.and_then(|names| start(&socket, self.options, &self.signals, &names)) {
+        let universe = self.universe();
+        let started = names.and_then(|names| {
+            let downstream = self.family.downstream()?;
+            let order = [socket.as_raw_fd(), downstream.as_raw_fd()];
+            let options = inherited(self.options, universe);
+            start(order, self.family.number(), options, &self.signals, &names)
+        });
+        match started {
             Ok(pid) => {
                 self.spawned.pids.insert(pid);
             }
@@ -107,8 +122,8 @@ impl Job<'_> {
 }
 
 /// The options of this job that hold for others, too.
-fn inherited(options: &Options) -> Vec<OsString> {
-    let mut out: Vec<OsString> = Vec::new();
+fn inherited(options: &Options, universe: u32) -> Vec<OsString> {
+    let mut out: Vec<OsString> = vec!["-usize".into(), universe.to_string().into()];
     if let Some(launcher) = &options.launcher {
         out.extend(["--launcher".into(), launcher.into()]);
     }
@@ -121,22 +136,31 @@ fn inherited(options: &Options) -> Vec<OsString> {
     out
 }
 
-fn start(socket: &OwnedFd, options: &Options, signals: &Signals, names: &str) -> io::Result<i32> {
-    let number = socket.as_raw_fd();
+/// `sockets`: those to the rank and to this launcher, which it inherits.
+fn start(
+    sockets: [RawFd; 2],
+    family: u64,
+    options: Vec<OsString>,
+    signals: &Signals,
+    names: &str,
+) -> io::Result<i32> {
     let mask = signals.original_mask;
     let parent = std::process::id() as i32;
+    let [rank, downstream] = sockets;
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("mpiexec")
         .arg(SPAWN_OPTION)
-        .arg(number.to_string())
-        .args(inherited(options))
+        .arg(format!("{rank},{downstream},{family}"))
+        .args(options)
         .env(NAMES, names)
         .stdin(Stdio::null());
     // SAFETY: only calls that are allowed between fork and exec.
     unsafe {
         command.pre_exec(move || {
-            if libc::fcntl(number, libc::F_SETFD, 0) < 0
+            if sockets
+                .iter()
+                .any(|fd| libc::fcntl(*fd, libc::F_SETFD, 0) < 0)
                 || libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) < 0
                 || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) < 0
             {

@@ -238,5 +238,12 @@ impl Describe for Comm {
         status.comm_rank.store(self.rank as i32, Ordering::Relaxed);
         status.collective.store(0, Ordering::Relaxed);
         status.root.store(-1, Ordering::Relaxed);
+        if let Ok(peer) = ProcId::try_from(status.peer.load(Ordering::Relaxed))
+            && universe::is_foreign(peer)
+        {
+            let name = universe::name_of(peer);
+            status.peer_rank.store(name.rank, Ordering::Relaxed);
+            status.peer_job.store(name.job, Ordering::Relaxed);
+        }
     }
 }

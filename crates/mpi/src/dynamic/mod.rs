@@ -2,6 +2,7 @@
 //! or through a spawn.
 //!
 //! ```text
+//! death     who is told that a job has died
 //! join      two processes that have a socket between them
 //! names     published names of ports
 //! port      ports: their names and tickets; accept and connect
@@ -15,6 +16,7 @@
 //! Once all members of both groups have it, any two of them can connect, and do when one first
 //! sends something to the other.
 
+mod death;
 pub mod join;
 pub mod names;
 pub mod port;
@@ -37,8 +39,17 @@ use universe::ProcessName;
 /// message may take as long as the other root does not come.
 pub(crate) type Talk<'a> = dyn Fn(Vec<u8>) -> Result<Vec<u8>> + 'a;
 
+/// With whom a group meets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum With {
+    /// A job that this one has started, or that has started this one.
+    Family,
+    /// Whoever comes to a port.
+    Anyone,
+}
+
 /// The version of what the roots exchange.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// Where the key lies in what a root says of its group: behind version, link and the key's length.
 const KEY_AT: usize = 24;
@@ -66,6 +77,8 @@ struct Member {
     /// The number of the memory that it can share with others ([`shared::memory_number`]).
     memory: u64,
     pid: u32,
+    /// Its job's family ([`ferry_job::RankInfo::family`]).
+    family: u64,
     card: Vec<u8>,
 }
 
@@ -112,13 +125,19 @@ pub(crate) fn introduce(
     talk: &Talk<'_>,
     outside: bool,
 ) -> Result<universe::Held> {
-    meet(agreement, root, talk, outside).map(|meeting| meeting.held)
+    meet(agreement, root, talk, outside, With::Anyone).map(|meeting| meeting.held)
 }
 
-fn meet(agreement: &Agreement<'_>, root: u32, talk: &Talk<'_>, outside: bool) -> Result<Meeting> {
-    universe::report_count(true);
+fn meet(
+    agreement: &Agreement<'_>,
+    root: u32,
+    talk: &Talk<'_>,
+    outside: bool,
+    with: With,
+) -> Result<Meeting> {
+    universe::report_count(Some(with));
     let met = meet_within(agreement, root, talk, outside);
-    universe::report_count(false);
+    universe::report_count(None);
     met
 }
 
@@ -156,6 +175,8 @@ fn meet_within(
     };
     let mut held = universe::Held::default();
     let added = add_members(mine, theirs, agreement.rank(), &mut held);
+    let link = mine.link.min(theirs.link);
+    death::watch(agreement, root, link, theirs);
     let mut sharing = Sharing::new(mine, theirs, agreement.rank(), &held);
     // All members of both groups must know the new key before one of them connects, and how to
     // open the memory that they share.
@@ -249,6 +270,7 @@ fn member_bytes(rank: u32, outside: bool) -> Vec<u8> {
             put_framed(&mut out, info.nodes.host_of(info.rank).as_bytes());
             put_u64(&mut out, shared::memory_number());
             put_u64(&mut out, u64::from(std::process::id()));
+            put_u64(&mut out, info.family);
             put_framed(&mut out, &card);
         }
         Err(e) => out.extend(refusal(&e)),
@@ -323,6 +345,7 @@ impl Side {
                 host_name: String::from_utf8_lossy(member.framed()?).into_owned(),
                 memory: member.u64()?,
                 pid: member.u64()? as u32,
+                family: member.u64()?,
                 card: member.framed()?.to_vec(),
             });
         }
@@ -361,7 +384,8 @@ fn add_members(mine: &Side, theirs: &Side, rank: u32, held: &mut universe::Held)
             same_host: member.host == host_number(),
             host: member.host_name.clone(),
         };
-        added = added.and(universe::add(member.name, process, held));
+        let known = universe::add(member.name, member.family, process, held);
+        added = added.and(known);
     }
     universe::drop_link_if_unused(id);
     added
@@ -373,10 +397,11 @@ pub(crate) fn intercomm_by(
     root: u32,
     talk: &Talk<'_>,
     outside: bool,
+    with: With,
 ) -> Result<Arc<Comm>> {
     universe::release_unused();
     let agreement = Agreement::of_all(comm)?;
-    let meeting = meet(&agreement, root, talk, outside)?;
+    let meeting = meet(&agreement, root, talk, outside, with)?;
     let remote = Group::new(universe::processes(&meeting.remote)?, process().me);
     let group = comm.group.clone();
     let new = comm.inter(meeting.context, meeting.local, group, remote);

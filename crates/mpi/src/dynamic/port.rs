@@ -4,7 +4,7 @@
 //! of a connection is made by this key, so that nobody without the name gets an answer. The ticket
 //! holds until the port is closed.
 
-use super::{host_number, intercomm_by, open_connections, universe};
+use super::{With, host_number, intercomm_by, open_connections, universe};
 use crate::comm::Comm;
 use crate::comm::agree::{receive_found, send};
 use crate::device::{
@@ -235,7 +235,7 @@ pub fn accept(
         }
         Some(_) => visit.next(bytes),
     };
-    let met = intercomm_by(comm, root, &talk, true);
+    let met = intercomm_by(comm, root, &talk, true, With::Anyone);
     match &met {
         Ok(met) => visit.stay(met),
         Err(_) => visit.end(),
@@ -257,7 +257,7 @@ pub(super) fn accept_started(
         None => visit.first(start()?, bytes),
         Some(_) => visit.next(bytes),
     };
-    let met = intercomm_by(comm, root, &talk, outside);
+    let met = intercomm_by(comm, root, &talk, outside, With::Family);
     visit.end();
     met
 }
@@ -278,14 +278,16 @@ pub fn connect(
     root: u32,
     timeout: Result<Option<Duration>>,
 ) -> Result<Arc<Comm>> {
-    connect_by(name, comm, root, true, timeout.map(Limit::new))
+    let limit = timeout.map(Limit::new);
+    connect_by(name, comm, root, true, limit, With::Anyone)
 }
 
 /// Connects to the port at which the process waits that has started this job.
 pub(super) fn connect_started(name: &str, world: &Arc<Comm>) -> Result<Arc<Comm>> {
     // Where the parent or others are on another host, so are addresses of this job's.
     let outside = !PortName::parse(name)?.is_here() || process().rank_info.nodes.len() > 1;
-    connect_by(name, world, 0, outside, Ok(Limit::new(None)))
+    let forever = Ok(Limit::new(None));
+    connect_by(name, world, 0, outside, forever, With::Family)
 }
 
 fn connect_by(
@@ -294,6 +296,7 @@ fn connect_by(
     root: u32,
     outside: bool,
     limit: Result<Limit>,
+    with: With,
 ) -> Result<Arc<Comm>> {
     let call: Cell<Option<Call<'_>>> = Cell::new(None);
     let talk = |bytes| {
@@ -304,7 +307,7 @@ fn connect_by(
         call.set(Some(call_now));
         call_now.exchange(tag, bytes, limit.as_ref().map_err(|e| e.clone())?)
     };
-    let met = intercomm_by(comm, root, &talk, outside);
+    let met = intercomm_by(comm, root, &talk, outside, with);
     match (call.get(), &met) {
         (Some(call), Ok(met)) => call.stay(met),
         (Some(call), Err(_)) => call.end(),

@@ -1,6 +1,8 @@
 //! Processes of other jobs: their names, which all processes know them by, and their process
 //! numbers, which are this process's own.
 
+use super::With;
+use super::death::Circle;
 use crate::Comm;
 use crate::comm::agree::{Reader, malformed};
 use crate::device::{self, ContextId, ForeignProcess};
@@ -43,6 +45,8 @@ struct Known {
     name: ProcessName,
     /// The link by which it was made known.
     link: u64,
+    /// Its job came of the same mpiexec as this one's.
+    is_family: bool,
     /// Communicators in which it is.
     uses: usize,
 }
@@ -54,6 +58,8 @@ struct Universe {
     known: HashMap<ProcId, Known>,
     /// Links, with the number of processes that are known by each.
     links: HashMap<u64, usize>,
+    /// Who is told by them that a job has died.
+    circles: HashMap<u64, Circle>,
     /// Connections to the roots of other jobs, which tell that the job has died.
     lifelines: Vec<Lifeline>,
     /// Processes of which no communicator is left. They are forgotten by [`release_unused`].
@@ -165,7 +171,12 @@ pub(super) fn random() -> u64 {
 /// Makes a process of this name known by a link, unless it is known. `held` keeps it.
 ///
 /// Errors: there are no connections.
-pub(super) fn add(name: ProcessName, process: ForeignProcess, held: &mut Held) -> Result<()> {
+pub(super) fn add(
+    name: ProcessName,
+    family: u64,
+    process: ForeignProcess,
+    held: &mut Held,
+) -> Result<()> {
     if process_named(name).is_some() {
         return Ok(());
     }
@@ -179,6 +190,7 @@ pub(super) fn add(name: ProcessName, process: ForeignProcess, held: &mut Held) -
         Known {
             name,
             link,
+            is_family: is_family(family),
             uses: 1,
         },
     );
@@ -187,18 +199,50 @@ pub(super) fn add(name: ProcessName, process: ForeignProcess, held: &mut Held) -
     Ok(())
 }
 
-/// Tells the launcher how many processes of other jobs this one knows; `meets`: it waits for more.
-pub(super) fn report_count(meets: bool) {
-    let known = universe().known.len() as u32;
-    device::device().set_foreign_count(known + u32::from(meets));
+/// Is this the family of this process's job?
+fn is_family(family: u64) -> bool {
+    family != 0 && family == process().rank_info.family
 }
 
-/// Processes of a job fail: it has ended.
+impl Universe {
+    /// How many processes of jobs of the own family are known, and how many others.
+    fn counts(&self) -> (u32, u32) {
+        let family = self.known.values().filter(|k| k.is_family).count() as u32;
+        (family, self.known.len() as u32 - family)
+    }
+}
+
+/// Tells the launcher how many processes of other jobs this one knows, and for whom it waits.
+pub(super) fn report_count(meets: Option<With>) {
+    let (mut family, mut others) = universe().counts();
+    match meets {
+        Some(With::Family) if process().rank_info.family != 0 => family += 1,
+        Some(_) => others += 1,
+        None => {}
+    }
+    device::device().set_foreign_count(family, others);
+}
+
+/// Keeps a circle as long as its link is used. Returns false if that is not used.
+pub(super) fn keep_circle(link: u64, circle: Circle) -> bool {
+    let mut universe = universe();
+    let used = universe.links.contains_key(&link);
+    if used {
+        universe.circles.insert(link, circle);
+    }
+    used
+}
+
+/// Processes of a job fail: it has ended. Tells those that learn of it by this one.
 pub(super) fn fail_job(d: &mut device::Device, job: u64, why: &str) {
     let universe = universe();
+    for circle in universe.circles.values() {
+        circle.tell(d, job, why);
+    }
     let of_job = universe.by_name.iter().filter(|(name, _)| name.job == job);
-    for (_, &process) in of_job {
-        d.fail_foreign(process, why);
+    for (name, &process) in of_job {
+        let text = format!("rank {} of job {job:x}, which has died: {why}", name.rank);
+        d.fail_foreign(process, &text);
     }
 }
 
@@ -322,6 +366,7 @@ pub fn release_unused() {
                 *users -= 1;
                 if *users == 0 {
                     universe.links.remove(&known.link);
+                    universe.circles.remove(&known.link);
                     links.push(known.link);
                 }
             }
@@ -338,10 +383,10 @@ pub fn release_unused() {
         let of_job = |job: u64| by_name.keys().any(|name| name.job == job);
         let (kept, ended): (Vec<_>, Vec<_>) = lifelines.drain(..).partition(|l| of_job(l.job));
         *lifelines = kept;
-        (universe.known.len() as u32, ended)
+        (universe.counts(), ended)
     };
     let mut d = device::device();
-    d.set_foreign_count(known);
+    d.set_foreign_count(known.0, known.1);
     for lifeline in ended {
         lifeline.released.store(true, Ordering::Relaxed);
         d.remove_foreign(lifeline.process);
