@@ -307,6 +307,69 @@ class Cases:
             # Nobody tells the agent there: it has to notice by itself.
             self.empty(network, 3 * SILENCE, but="python3")
 
+    # Jobs of several hosts that meet.
+
+    def dynamic(self, name):
+        """A program of tests/dynamic, under a name of its own."""
+        built = self.mpi.build / f"net-{name}"
+        source = HERE.parent / "dynamic" / f"{name}.c"
+        error = self.mpi.compile([source], built, ["-O1", "-pthread"])
+        need(error is None, f"{name}.c does not compile", error or "")
+        return built
+
+    def quiet_end(self, job):
+        output, _ = self.good(job)
+        need(not output.strip(), "printed something", output)
+
+    def case_processes_started_on_other_hosts(self):
+        spawn = self.dynamic("spawn")
+        with Network(3) as network:
+            # From the first host on the second, from both on the third, and on all.
+            for hosts, elsewhere, settings in (
+                ("h1:2", "h2:2", {}),
+                ("h1:1,h2:1", "h3:3", {}),
+                ("h1:2,h2:1", "h1:1,h2:1,h3:1", {}),
+                ("h1:2", "h2:2", {"FERRY_ENCRYPT": "1"}),
+            ):
+                settings = {"SPAWN_HOSTS": elsewhere, **settings}
+                self.quiet_end(self.job(network, hosts, spawn, 3, 2, environment=settings))
+            self.empty(network)
+
+    def case_jobs_that_meet_between_hosts(self):
+        meet = self.dynamic("meet")
+        with Network(4) as network, tempfile.TemporaryDirectory(prefix="ferry-net-meet-") as folder:
+            for number, (accept, connect, settings) in enumerate(
+                (
+                    ("h1:2", "h2:3", {}),
+                    ("h1:1,h2:2", "h3:2,h4:1", {}),
+                    ("h1:2,h2:1", "h1:1,h3:2", {}),
+                    ("h1:2", "h2:2", {"FERRY_ENCRYPT": "1"}),
+                )
+            ):
+                port = f"{folder}/{number}"
+                jobs = [
+                    self.job(network, hosts, meet, how, port, 3, environment=settings)
+                    for hosts, how in ((accept, "accept"), (connect, "connect"))
+                ]
+                for job in jobs:
+                    self.quiet_end(job)
+            self.empty(network)
+
+    def case_a_job_on_another_host_that_dies(self):
+        told = self.dynamic("told")
+        with Network(2) as network, tempfile.TemporaryDirectory(prefix="ferry-net-told-") as folder:
+            port = f"{folder}/port"
+            waits = self.job(network, "h1:3", told, "accept", port)
+            end = time.monotonic() + 20
+            while not os.path.exists(port):
+                need(time.monotonic() < end, "no port is opened", waits.output)
+                time.sleep(0.01)
+            dies = self.job(network, "h2:2", told, "connect", port)
+            output, _ = self.good(waits)
+            need("all are told" in output, "not all are told", output)
+            self.ends(dies, 5, "killed by signal 9", status=137)
+            self.empty(network)
+
     def case_a_host_that_cannot_be_reached(self):
         with Network(2) as network:
             network.pull("h2")
