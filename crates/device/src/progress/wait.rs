@@ -216,6 +216,12 @@ fn wait_for(
             drop(guard);
             rustix::thread::sched_yield();
             guard = lock::device();
+            // Progress was made before the first yield. Who waits for memory mostly finds it
+            // written when it has its core back.
+            if arrival == Arrival::ByMemory && done(&mut guard) {
+                idle.end(&mut guard);
+                return guard;
+            }
             continue;
         }
         idle.begin();
