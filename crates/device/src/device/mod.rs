@@ -62,6 +62,11 @@ impl Device {
         self.worker.transports.names()
     }
 
+    /// Do ranks outnumber the cores of this node?
+    pub fn is_oversubscribed(&self) -> bool {
+        self.wait_policy.oversubscribed
+    }
+
     /// Is this process lost, so that no message of it arrives any more?
     #[inline]
     pub fn is_lost(&self, peer: ProcId) -> bool {

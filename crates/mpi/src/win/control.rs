@@ -10,9 +10,12 @@
 //!   block of member 1 │ wait set │ posts
 //!   …
 //!   regions of member 0, 1, …               dynamic windows only
+//!   inboxes of member 0, 1, …               MPI_Win_create only
 //!   memory of member 0, 1, …                MPI_Win_allocate, MPI_Win_allocate_shared
 //! ```
 
+use super::Flavor;
+use super::inbox::Inbox;
 use crate::device::{Mapping, NodeLock, SharedRange, WaitSet};
 use crate::{Result, err};
 use std::ptr::NonNull;
@@ -50,6 +53,9 @@ pub(super) struct Block {
     /// member's only.
     pub arrived: AtomicU64,
     pub left: AtomicU64,
+    /// The number of the last fence before which puts were left in inboxes. The first member's
+    /// only.
+    pub left_in_inboxes: AtomicU64,
 }
 
 /// A region that was attached to a dynamic window.
@@ -135,13 +141,13 @@ fn region(words: &[AtomicU64; 2]) -> Region {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     members: usize,
-    dynamic: bool,
+    flavor: Flavor,
 }
 
 impl Layout {
     /// The layout for this many members.
-    pub fn new(members: usize, dynamic: bool) -> Layout {
-        Layout { members, dynamic }
+    pub fn new(members: usize, flavor: Flavor) -> Layout {
+        Layout { members, flavor }
     }
 
     fn set_bytes(&self) -> usize {
@@ -154,18 +160,22 @@ impl Layout {
         size_of::<Block>() + sets.next_multiple_of(LINE_BYTES)
     }
 
-    fn regions_offset(&self, member: usize) -> usize {
-        self.members * self.stride() + member * size_of::<Regions>()
+    /// Bytes that each member has behind the blocks.
+    fn list_bytes(&self) -> usize {
+        match self.flavor {
+            Flavor::Dynamic => size_of::<Regions>(),
+            Flavor::Create => size_of::<Inbox>(),
+            Flavor::Allocate | Flavor::Shared => 0,
+        }
+    }
+
+    fn list_offset(&self, member: usize) -> usize {
+        (self.members * self.stride()).next_multiple_of(LINE_BYTES) + member * self.list_bytes()
     }
 
     /// Bytes before the members' memory.
     pub fn bytes(&self) -> usize {
-        let end = if self.dynamic {
-            self.members
-        } else {
-            return self.members * self.stride();
-        };
-        self.regions_offset(end)
+        self.list_offset(self.members)
     }
 }
 
@@ -249,11 +259,22 @@ impl Control {
 
     /// The regions of `member`. Dynamic windows only.
     pub fn regions(&self, member: usize) -> Option<&Regions> {
-        if !self.layout.dynamic {
+        if self.layout.flavor != Flavor::Dynamic {
             return None;
         }
         // SAFETY: a dynamic window's range has a list for each member, behind the blocks.
-        Some(unsafe { self.at(self.layout.regions_offset(member)).cast().as_ref() })
+        Some(unsafe { self.at(self.layout.list_offset(member)).cast().as_ref() })
+    }
+
+    /// The inbox of `member`. Windows of MPI_Win_create only.
+    pub fn inbox(&self, member: usize) -> Option<&Inbox> {
+        if self.layout.flavor != Flavor::Create {
+            return None;
+        }
+        debug_assert!(member < self.layout.members);
+        // SAFETY: such a window's range has an inbox for each member, at a cache line behind the
+        // blocks.
+        Some(unsafe { self.at(self.layout.list_offset(member)).cast().as_ref() })
     }
 
     /// The byte at `offset` of a shared range. `None`: it is not shared, or not so long.
@@ -331,8 +352,13 @@ mod tests {
 
     #[test]
     fn blocks_sets_and_regions_do_not_overlap() {
-        for (members, dynamic) in [(1, false), (3, true), (65, false), (130, true)] {
-            let control = Control::own(Layout::new(members, dynamic));
+        for (members, flavor) in [
+            (1, Flavor::Allocate),
+            (3, Flavor::Dynamic),
+            (65, Flavor::Create),
+            (130, Flavor::Dynamic),
+        ] {
+            let control = Control::own(Layout::new(members, flavor));
             let mut places = Vec::new();
             let mut note = |at: usize, len: usize| places.push((at, at + len));
             for m in 0..members {
@@ -344,13 +370,16 @@ mod tests {
                 note(posts.as_ptr().addr(), size_of_val(posts));
                 let waiting: *const WaitSet = control.wait_set(m);
                 note(waiting.cast::<u8>().addr(), 8 * members.div_ceil(64));
+                if let Some(inbox) = control.inbox(m) {
+                    note(std::ptr::from_ref(inbox).addr(), size_of::<Inbox>());
+                }
                 if let Some(regions) = control.regions(m) {
                     note(std::ptr::from_ref(regions).addr(), size_of::<Regions>());
                 }
             }
             places.sort_unstable();
             for pair in places.windows(2) {
-                assert!(pair[0].1 <= pair[1].0, "{members} {dynamic} {pair:x?}");
+                assert!(pair[0].1 <= pair[1].0, "{members} {flavor:?} {pair:x?}");
             }
             let end = control.base.as_ptr().addr() + control.layout.bytes();
             assert!(places.last().is_some_and(|last| last.1 <= end));
@@ -359,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_region_is_found_by_any_part_of_it() {
-        let control = Control::own(Layout::new(1, true));
+        let control = Control::own(Layout::new(1, Flavor::Dynamic));
         let regions = control.regions(0).unwrap();
         assert_eq!(regions.find(0, 0), None);
         let (a, b) = (

@@ -180,7 +180,7 @@ impl NewWindow<'_> {
         let Some(memory) = device::device().shared_memory() else {
             return none;
         };
-        let layout = Layout::new(members.len(), self.flavor == Flavor::Dynamic);
+        let layout = Layout::new(members.len(), self.flavor);
         let end = if self.allocates() {
             offset_of(members, members.len(), extents, noncontig, layout)
         } else {
@@ -328,7 +328,7 @@ impl NewWindow<'_> {
         rank: u32,
         card: Option<CardMemory>,
     ) -> Result<(Control, Memory, u64)> {
-        let layout = Layout::new(members.len(), self.flavor == Flavor::Dynamic);
+        let layout = Layout::new(members.len(), self.flavor);
         let own = |base, size| Memory::at(base, size, self.disp_unit);
         let size = self.size as u64;
         if !node.has_memory {

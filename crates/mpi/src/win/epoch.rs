@@ -7,7 +7,7 @@
 use super::Win;
 use super::target::{ALL, CLOSED, LOCKED, NO_CHECK, Target};
 use crate::{Group, Result, err};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// No fence, or one with MPI_MODE_NOSUCCEED.
@@ -54,6 +54,8 @@ impl Exposure {
 pub(super) struct Epochs {
     /// [`NO_FENCE`], [`FENCE`] or [`FENCE_EPOCH`].
     pub fence: AtomicU32,
+    /// How many fences there have been.
+    pub fences: AtomicU64,
     state: Mutex<EpochState>,
 }
 
@@ -71,6 +73,7 @@ impl Epochs {
     pub fn new() -> Epochs {
         Epochs {
             fence: AtomicU32::new(NO_FENCE),
+            fences: AtomicU64::new(0),
             state: Mutex::new(EpochState {
                 access: Access::None,
                 exposure: None,
@@ -122,8 +125,19 @@ impl Win {
     /// another origin has locked the target exclusively.
     ///
     /// Errors: RmaSync outside an access epoch.
-    #[cold]
+    #[inline]
     pub(super) fn open_access(&self, target: &Target, call: &str) -> Result<()> {
+        // While a fence is in effect, no other access epoch is open.
+        let fence = &self.epochs.fence;
+        if fence.load(Ordering::Relaxed) == NO_FENCE {
+            return self.open_other_access(target, call);
+        }
+        fence.store(FENCE_EPOCH, Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[cold]
+    fn open_other_access(&self, target: &Target, call: &str) -> Result<()> {
         let state = self.epochs.state();
         if target.access.load(Ordering::Relaxed) != CLOSED {
             return Ok(());
@@ -133,10 +147,6 @@ impl Win {
                 let no_check = *no_check;
                 drop(state);
                 self.lock_on_use(target, no_check)
-            }
-            Access::None if self.epochs.fence.load(Ordering::Relaxed) != NO_FENCE => {
-                self.epochs.fence.store(FENCE_EPOCH, Ordering::Relaxed);
-                Ok(())
             }
             Access::None | Access::Completing => Err(err!(
                 RmaSync,

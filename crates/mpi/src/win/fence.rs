@@ -1,8 +1,9 @@
 //! MPI_Win_fence (MPI 5.0 §12.5.1).
 
 use super::epoch::{FENCE, NO_FENCE};
-use super::{Win, remote};
+use super::{Flavor, Win, remote};
 use crate::coll::{Call, CollectiveOperation, View};
+use crate::device;
 use crate::{Result, err};
 use ferry_schedule::Collective;
 use std::sync::atomic::Ordering;
@@ -34,11 +35,25 @@ impl Win {
                 ));
             }
         }
+        let number = self.epochs.fences.fetch_add(1, Ordering::Relaxed) + 1;
+        // All ranks see the inboxes, and so agree on whether there is something to take out.
+        let inboxes = self.flavor == Flavor::Create && self.all_on_node();
         if !assertions.no_precede {
-            self.drain_all_puts()?;
+            if inboxes && !device::device().is_oversubscribed() {
+                if self.leave_all_puts()? {
+                    let first = self.control.block(0);
+                    first.left_in_inboxes.store(number, Ordering::SeqCst);
+                }
+            } else {
+                self.drain_all_puts()?;
+            }
             remote::flush_all(self)?;
         }
         self.barrier()?;
+        if inboxes && self.control.block(0).left_in_inboxes.load(Ordering::SeqCst) == number {
+            self.take_puts();
+            self.barrier()?;
+        }
         let now = if assertions.no_succeed {
             NO_FENCE
         } else {

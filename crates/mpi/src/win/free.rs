@@ -52,7 +52,7 @@ impl Win {
     }
 
     /// Do all members share the memory of the control blocks?
-    fn all_on_node(&self) -> bool {
+    pub(super) fn all_on_node(&self) -> bool {
         self.control.memory(0).is_some() && self.members.len() == self.ranks() as usize
     }
 

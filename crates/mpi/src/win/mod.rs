@@ -22,6 +22,7 @@ mod epoch;
 mod fence;
 mod free;
 mod hints;
+mod inbox;
 mod memory;
 mod passive;
 mod put_queue;

@@ -39,6 +39,11 @@ impl PutQueue {
         }
     }
 
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.runs.clear();
+    }
+
     fn is_full(&self) -> bool {
         self.runs.len() == RUNS_MAX || self.bytes.len() > BYTES_MAX - PUT_MAX_BYTES
     }
@@ -85,6 +90,54 @@ impl Win {
         }
     }
 
+    /// Leaves the queued puts in the target's inbox, or writes them. The target takes part in the
+    /// end of this epoch, and takes them out then. Returns whether it has to.
+    ///
+    /// Errors: as [`Win::drain_puts`].
+    pub(super) fn leave_puts(&self, target: &Target) -> Result<bool> {
+        if target.reach == Reach::Mapped || !target.has_puts.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let inbox = target.member.and_then(|member| self.control.inbox(member));
+        if let Some(inbox) = inbox {
+            let mut queue = target.puts.lock().unwrap_or_else(PoisonError::into_inner);
+            if inbox.leave(&queue.runs, &queue.bytes) {
+                queue.clear();
+                target.has_puts.store(false, Ordering::Release);
+                return Ok(true);
+            }
+        }
+        self.drain_puts(target).map(|()| false)
+    }
+
+    /// As [`Win::leave_puts`], for all targets.
+    pub(super) fn leave_all_puts(&self) -> Result<bool> {
+        let mut result = Ok(false);
+        for target in self.targets.iter() {
+            let left = self.leave_puts(target);
+            result = result.and_then(|before| Ok(before | left?));
+        }
+        result
+    }
+
+    /// Writes what origins have left in this process's inbox into its memory. They have told that
+    /// they are done.
+    pub(super) fn take_puts(&self) {
+        let Some(inbox) = self.control.inbox(self.member) else {
+            return;
+        };
+        let (base, size) = (self.memory.base(), self.memory.size());
+        inbox.take(|address, bytes| {
+            let at = (address as usize).wrapping_sub(base.addr()) as u64;
+            if at <= size && bytes.len() as u64 <= size - at {
+                let to = base.wrapping_add(at as usize);
+                // SAFETY: within the window's memory, to which nobody else has access now that is
+                // not erroneous, and `bytes` is a copy.
+                unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            }
+        });
+    }
+
     /// As [`Win::drain_puts`], for all targets.
     pub(super) fn drain_all_puts(&self) -> Result<()> {
         let mut result = Ok(());
@@ -101,8 +154,7 @@ fn drain(target: &Target, memory: PeerMemory) -> Result<()> {
     let all = [(queue.bytes.as_ptr(), queue.bytes.len())];
     // SAFETY: the queue's own bytes.
     let written = unsafe { memory.write(&all, &queue.runs) };
-    queue.bytes.clear();
-    queue.runs.clear();
+    queue.clear();
     // Only now: a thread that sees it takes its own puts, which were in the queue, for written.
     target.has_puts.store(false, Ordering::Release);
     written.map_err(|e| peer_error(e, target, "MPI_Put"))
