@@ -422,7 +422,7 @@ class Cases:
                 "lock-finished",
                 [
                     "MPI_Win_lock +window grid +the lock of rank 0, which rank 2 holds",
-                    "who locks a window has to unlock it. Rank 2 is in MPI_Finalize",
+                    "who locks a window has to unlock it. Rank 2 (has|is in MPI_Finalize)",
                 ],
             ),
             ("start", ["MPI_Win_start +window grid +MPI_Win_post of rank 2"]),
