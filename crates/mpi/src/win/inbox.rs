@@ -1,5 +1,5 @@
-//! Small puts that origins leave with a target, which writes them into its own memory when the epoch
-//! ends.
+//! Small puts that origins leave with a target, which writes them into its own memory when the
+//! epoch ends.
 //!
 //! A system call takes longer than all the rest of a short epoch. Where the target takes part in
 //! its end, by MPI_Win_wait or MPI_Win_fence, none is needed. Only windows of MPI_Win_create have
