@@ -183,8 +183,8 @@ def nas_text(found):
     """Seconds and scaling efficiency of the NAS kernels, as Markdown."""
     heads = " | ".join(f"{nodes} node{'s' * (nodes > 1)}" for nodes in NAS_NODES)
     about = (
-        f"IS (2^{NAS_IS[0]} keys) and FT ({' x '.join(str(2**n) for n in NAS_FT)}, two iterations) of"
-        " `bench/overlap`, the sizes of class A, once each, seconds of virtual time. Computation"
+        f"IS (2^{NAS_IS[0]} keys) and FT ({' x '.join(str(2**n) for n in NAS_FT)}, two iterations)"
+        " of `bench/overlap`, the sizes of class A, once each, seconds of virtual time. Computation"
         " counts as the processor time that it takes on the host, times"
         f" {NAS_FACTOR}: these rows differ from run to run."
         " Efficiency: the time on one node by the number of nodes and their time. The paper has"
