@@ -269,6 +269,11 @@ pub const ALL: &[Variable] = &[
     rank("FERRY_LAUNCH_FD", "descriptor", "socket to mpiexec"),
     rank("FERRY_RANK", "number", "rank in MPI_COMM_WORLD"),
     rank("FERRY_SIZE", "number", "size of MPI_COMM_WORLD"),
+    rank(
+        "FERRY_SPAWN_PORT",
+        "name of a port",
+        "where who has started this process by PMIx awaits it",
+    ),
     developer(
         "FERRY_CACHE",
         "folder; .cache",

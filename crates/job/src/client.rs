@@ -17,6 +17,7 @@ use crate::messages::PACKET_MAX_BYTES;
 use crate::names::{NameAnswer, NameRequest, NameSocket};
 use crate::other_launcher::{self, SharedKvs};
 use crate::own_launcher::start_launcher;
+use crate::spawn_order::SpawnOrder;
 use crate::{ToLauncher, ToRank};
 
 /// How long an aborting rank waits for its launcher. The launcher ends the rank within 0.3 s (its
@@ -96,6 +97,23 @@ impl Client {
             // A log line that cannot be sent is no error.
             let packet = ToLauncher::Log { text: line.into() }.encode();
             let _ = send(socket, &packet, SendFlags::NOSIGNAL);
+        }
+    }
+
+    /// Is the launcher another one than Ferry's mpiexec? It may start processes on any host.
+    pub fn is_other_launcher(&self) -> bool {
+        matches!(self.connection, Connection::Other(_))
+    }
+
+    /// Has another launcher start processes by itself. Blocks until it has. `false`: it does not, or
+    /// is Ferry's mpiexec ([`Client::start_launcher`]).
+    ///
+    /// # Errors
+    /// It refuses, or has gone.
+    pub fn spawn(&self, order: &SpawnOrder) -> std::io::Result<bool> {
+        match &self.connection {
+            Connection::Mpiexec(_) => Ok(false),
+            Connection::Other(kvs) => other_launcher::spawn(kvs, order),
         }
     }
 

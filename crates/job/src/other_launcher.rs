@@ -26,7 +26,7 @@ mod pmix;
 mod process_mapping;
 mod segment_handover;
 
-pub(crate) use detect::{find, may_start_another};
+pub(crate) use detect::{find, may_start_another, spawn};
 pub(crate) use job_end::abort;
 pub(crate) use join::join;
 pub(crate) use kvs::SharedKvs;

@@ -94,7 +94,14 @@ fn the_page_has_a_line_for_everything() {
 }
 
 /// Not settings: what mpiexec tells its processes, and the first part of names made in the code.
-const NO_SETTINGS: [&str; 4] = ["FERRY_LAUNCH_FD", "FERRY_RANK", "FERRY_SIZE", "FERRY_COLL_"];
+const NO_SETTINGS: [&str; 6] = [
+    "FERRY_LAUNCH_FD",
+    "FERRY_RANK",
+    "FERRY_SIZE",
+    "FERRY_SPAWN_PORT",
+    "FERRY_COLL_",
+    "FERRY_",
+];
 
 #[test]
 fn every_setting_of_the_library_is_a_control_variable() {

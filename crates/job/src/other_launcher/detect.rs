@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use super::kvs::{Kvs, SharedKvs};
 use super::{pmi, pmix};
 use crate::error::JobError;
+use crate::spawn_order::SpawnOrder;
 
 /// Connects to the launcher that the environment names. `None` if it names none.
 ///
@@ -40,6 +41,16 @@ pub(crate) fn may_start_another(kvs: &SharedKvs) -> std::io::Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Has the launcher start processes, if it does that itself.
+///
+/// # Errors
+/// It refuses.
+pub(crate) fn spawn(kvs: &SharedKvs, order: &SpawnOrder) -> std::io::Result<bool> {
+    let mut kvs = kvs.lock().unwrap_or_else(PoisonError::into_inner);
+    kvs.spawn(order)
+        .map_err(|e| std::io::Error::other(e.to_string()))
 }
 
 /// The error for a process that was started as one of several ranks, but has no way to reach its

@@ -111,9 +111,9 @@ pub(crate) fn join(mut kvs: Box<dyn Kvs>) -> Result<JobContext, JobError> {
         cores: node_cpus.len().min(quota).max(1) as u32,
         segment_len: segment.as_ref().map_or(0, |s| s.layout.total_bytes()),
         key,
-        parent: String::new(),
+        parent: kvs.parent()?.unwrap_or_default(),
         family: 0,
-        universe: size,
+        universe: kvs.universe().unwrap_or(size).max(size),
         nodes: Nodes::of(&hosts, &node_of),
     };
     let kvs: SharedKvs = Arc::new(Mutex::new(kvs));

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::error::JobError;
+use crate::spawn_order::SpawnOrder;
 
 /// A launcher's key-value store, and what it knows of the job.
 pub(crate) trait Kvs: Send {
@@ -22,6 +23,19 @@ pub(crate) trait Kvs: Send {
     fn get(&mut self, owner: u32, key: &str) -> Result<Option<String>, JobError>;
     /// Each rank's node, if the launcher knows.
     fn nodes(&mut self) -> Result<Option<Vec<u32>>, JobError>;
+    /// Starts processes as a job of their own, which finds the order's port by [`Kvs::parent`].
+    /// Blocks until the launcher has started them. `false`: it starts none, or none of this sort.
+    fn spawn(&mut self, _order: &SpawnOrder) -> Result<bool, JobError> {
+        Ok(false)
+    }
+    /// The port of the process that has started this job, if one has.
+    fn parent(&mut self) -> Result<Option<String>, JobError> {
+        Ok(None)
+    }
+    /// How many processes the launcher has room for, if it says so.
+    fn universe(&mut self) -> Option<u32> {
+        None
+    }
     /// Ends the job.
     fn abort(&mut self, code: i32, text: &str);
     /// Tells the launcher that this rank ends normally.

@@ -9,10 +9,12 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 use super::kvs::{Kvs, launcher_error};
 use super::pmi_message::{
-    MESSAGE_MAX_BYTES, Message, encode_body, parse_body, parse_length, parse_line,
+    MESSAGE_MAX_BYTES, Message, PARENT_KEY, encode_body, parse_body, parse_length, parse_line,
+    spawn_request,
 };
 use super::process_mapping;
 use crate::error::JobError;
+use crate::spawn_order::SpawnOrder;
 
 /// Longest value of PMI-1. Slurm reads lines of 1024 bytes, names included.
 const PMI1_VALUE_MAX_BYTES: usize = 800;
@@ -359,6 +361,35 @@ impl Kvs for Pmi {
             self.get(0, "PMI_process_mapping")?
         };
         Ok(text.and_then(|text| process_mapping::parse(&text, self.size)))
+    }
+
+    fn spawn(&mut self, order: &SpawnOrder) -> Result<bool, JobError> {
+        // Of PMI-2's servers Slurm's srun refuses, and Hydra offers PMI-1.
+        let Some(request) = spawn_request(order).filter(|_| !self.is_pmi2) else {
+            return Ok(false);
+        };
+        let answer = self.pmi1_request(&request)?;
+        match (answer.command(), answer.number("rc")) {
+            ("spawn_result", None | Some(0)) => Ok(true),
+            _ => Err(launcher_error(format!(
+                "the launcher does not start them: it answers {answer:?}"
+            ))),
+        }
+    }
+
+    fn parent(&mut self) -> Result<Option<String>, JobError> {
+        if self.is_pmi2 || env::var_os("PMI_SPAWNED").is_none_or(|v| v != "1") {
+            return Ok(None);
+        }
+        self.get(0, PARENT_KEY)
+    }
+
+    fn universe(&mut self) -> Option<u32> {
+        if self.is_pmi2 {
+            return None;
+        }
+        let answer = self.pmi1_request("cmd=get_universe_size\n").ok()?;
+        answer.number("size").and_then(|n| u32::try_from(n).ok())
     }
 
     fn abort(&mut self, code: i32, _text: &str) {

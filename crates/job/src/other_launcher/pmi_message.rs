@@ -3,6 +3,8 @@
 //! PMI-1: a line of `key=value` words. PMI-2: six digits of length, then `key=value;` pairs. A
 //! semicolon within a value is doubled.
 
+use crate::spawn_order::SpawnOrder;
+
 /// Longest message that is accepted. Bounds the memory that a wrong length can ask for.
 pub(super) const MESSAGE_MAX_BYTES: usize = 1 << 20;
 
@@ -35,6 +37,70 @@ pub(super) fn parse_line(line: &[u8]) -> Option<Message> {
         .map(|(key, value)| (key.to_string(), value.to_string()))
         .collect();
     (pairs.first()?.0 == "cmd").then_some(Message(pairs))
+}
+
+/// The key by which processes that were started find the port of who has started them.
+pub(super) const PARENT_KEY: &str = "ferry-parent";
+
+/// The request to start processes: a block of lines for each program. `None`: a text has a line end,
+/// or a program has a file of hosts, which PMI-1 cannot say.
+pub(super) fn spawn_request(order: &SpawnOrder) -> Option<String> {
+    let word = |bytes: &[u8]| {
+        let text = String::from_utf8(bytes.to_vec()).ok()?;
+        (!text.contains('\n')).then_some(text)
+    };
+    let programs = order.programs.len();
+    let mut request = String::new();
+    for (number, program) in (1..).zip(&order.programs) {
+        if !program.host_file.is_empty() {
+            return None;
+        }
+        let mut words: Vec<String> = Vec::new();
+        // PMI-1 has no variables.
+        if !program.variables.is_empty() {
+            words.push("/usr/bin/env".into());
+            for variable in &program.variables {
+                words.push(word(variable)?);
+            }
+        }
+        words.push(word(&program.command)?);
+        for argument in &program.arguments {
+            words.push(word(argument)?);
+        }
+        let mut infos = Vec::new();
+        for (key, value) in [
+            ("wdir", &program.wdir),
+            ("hosts", &program.hosts),
+            ("path", &program.path),
+        ] {
+            if !value.is_empty() {
+                infos.push((key, word(value)?));
+            }
+        }
+        let mut line = |text: String| {
+            request += &text;
+            request.push('\n');
+        };
+        line("mcmd=spawn".into());
+        line(format!("nprocs={}", program.count));
+        line(format!("execname={}", words[0]));
+        line(format!("totspawns={programs}"));
+        line(format!("spawnssofar={number}"));
+        for (at, argument) in words.iter().enumerate().skip(1) {
+            line(format!("arg{at}={argument}"));
+        }
+        line(format!("argcnt={}", words.len() - 1));
+        line("preput_num=1".into());
+        line(format!("preput_key_0={PARENT_KEY}"));
+        line(format!("preput_val_0={}", order.port));
+        line(format!("info_num={}", infos.len()));
+        for (at, (key, value)) in infos.iter().enumerate() {
+            line(format!("info_key_{at}={key}"));
+            line(format!("info_val_{at}={value}"));
+        }
+        line("endcmd".into());
+    }
+    Some(request)
 }
 
 /// Parses the length of a PMI-2 message: six characters.
@@ -83,6 +149,34 @@ pub(super) fn encode_body(pairs: &[(&str, &str)]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_are_asked_for() {
+        let program = |command: &str| crate::SpawnProgram {
+            command: command.into(),
+            arguments: vec![b"two words".into()],
+            count: 3,
+            wdir: b"/tmp".into(),
+            ..Default::default()
+        };
+        let mut order = SpawnOrder {
+            port: "ferry1:AAAA".into(),
+            programs: vec![program("./a"), program("./b")],
+        };
+        order.programs[1].variables = vec![b"A=1".into()];
+        let request = spawn_request(&order).unwrap();
+        let blocks: Vec<&str> = request.split_inclusive("endcmd\n").collect();
+        assert_eq!(
+            blocks[0],
+            "mcmd=spawn\nnprocs=3\nexecname=./a\ntotspawns=2\nspawnssofar=1\narg1=two words\n\
+             argcnt=1\npreput_num=1\npreput_key_0=ferry-parent\npreput_val_0=ferry1:AAAA\n\
+             info_num=1\ninfo_key_0=wdir\ninfo_val_0=/tmp\nendcmd\n"
+        );
+        let second = "execname=/usr/bin/env\ntotspawns=2\nspawnssofar=2\narg1=A=1\narg2=./b\n";
+        assert!(blocks[1].contains(second) && blocks.len() == 2, "{request}");
+        order.programs[0].arguments = vec![b"two\nlines".into()];
+        assert_eq!(spawn_request(&order), None);
+    }
 
     #[test]
     fn both_forms_are_read() {

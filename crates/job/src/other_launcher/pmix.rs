@@ -11,6 +11,7 @@ use std::ptr;
 
 use super::kvs::{Kvs, launcher_error};
 use crate::error::JobError;
+use crate::spawn_order::{SpawnOrder, SpawnProgram};
 
 const NSPACE_BYTES: usize = 256;
 const RANK_WILDCARD: u32 = u32::MAX - 1;
@@ -18,6 +19,10 @@ const STRING: u16 = 3;
 const UINT32: u16 = 14;
 const SCOPE_GLOBAL: u8 = 3;
 const SUCCESS: c_int = 0;
+/// PMIX_ERR_NOT_SUPPORTED.
+const NOT_SUPPORTED: c_int = -47;
+/// The variable by which processes that PMIx has started find the port of who has started them.
+const PORT_VARIABLE: &str = "FERRY_SPAWN_PORT";
 /// PMIX_ERR_TIMEOUT and PMIX_ERR_NOT_FOUND: the value has not been put.
 const ABSENT: [c_int; 2] = [-24, -46];
 /// Longest value that is put. The library takes more, but compresses strings of over 4096 bytes
@@ -55,6 +60,18 @@ union ValueData {
     room: [u64; 3],
 }
 
+/// pmix_app_t.
+#[repr(C)]
+struct App {
+    command: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    directory: *const c_char,
+    count: c_int,
+    info: *const c_void,
+    info_count: usize,
+}
+
 type Init = unsafe extern "C" fn(*mut Proc, *const c_void, usize) -> c_int;
 type Finalize = unsafe extern "C" fn(*const c_void, usize) -> c_int;
 type Put = unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int;
@@ -68,6 +85,7 @@ type Get = unsafe extern "C" fn(
     *mut *mut Value,
 ) -> c_int;
 type Abort = unsafe extern "C" fn(c_int, *const c_char, *const Proc, usize) -> c_int;
+type Spawn = unsafe extern "C" fn(*const c_void, usize, *const App, usize, *mut c_char) -> c_int;
 type ResolveNodes = unsafe extern "C" fn(*const c_char, *mut *mut c_char) -> c_int;
 type ResolvePeers =
     unsafe extern "C" fn(*const c_char, *const c_char, *mut *mut Proc, *mut usize) -> c_int;
@@ -84,6 +102,7 @@ struct Library {
     fence: Fence,
     get: Get,
     abort: Abort,
+    spawn: Spawn,
     resolve_nodes: ResolveNodes,
     resolve_peers: ResolvePeers,
     error_text: ErrorText,
@@ -237,6 +256,7 @@ impl Library {
                 fence: transmute::<*mut c_void, Fence>(symbol(c"PMIx_Fence")?),
                 get: transmute::<*mut c_void, Get>(symbol(c"PMIx_Get")?),
                 abort: transmute::<*mut c_void, Abort>(symbol(c"PMIx_Abort")?),
+                spawn: transmute::<*mut c_void, Spawn>(symbol(c"PMIx_Spawn")?),
                 resolve_nodes: transmute::<*mut c_void, ResolveNodes>(symbol(
                     c"PMIx_Resolve_nodes",
                 )?),
@@ -429,6 +449,86 @@ impl Kvs for Pmix {
             }
         }
         Ok((!node_of.contains(&u32::MAX)).then_some(node_of))
+    }
+
+    /// The programs get this process's paths and settings of Ferry's: the launcher gives them those
+    /// that it had itself when it started.
+    fn spawn(&mut self, order: &SpawnOrder) -> Result<bool, JobError> {
+        let chosen =
+            |p: &SpawnProgram| !p.hosts.is_empty() || !p.host_file.is_empty() || !p.path.is_empty();
+        if order.programs.iter().any(chosen) {
+            return Ok(false);
+        }
+        let text = |bytes: &[u8]| {
+            CString::new(bytes).map_err(|_| launcher_error("a zero byte in what is to be started"))
+        };
+        let mut inherited = vec![text(format!("{PORT_VARIABLE}={}", order.port).as_bytes())?];
+        for (name, value) in env::vars_os() {
+            let is_own = name.as_bytes().starts_with(b"FERRY_") && name != PORT_VARIABLE;
+            if is_own || name == "LD_LIBRARY_PATH" || name == "PATH" {
+                inherited.push(text(&[name.as_bytes(), b"=", value.as_bytes()].concat())?);
+            }
+        }
+        let mut texts = Vec::new();
+        for program in &order.programs {
+            let mut arguments = vec![text(&program.command)?];
+            for argument in &program.arguments {
+                arguments.push(text(argument)?);
+            }
+            let mut environment = inherited.clone();
+            for variable in &program.variables {
+                environment.push(text(variable)?);
+            }
+            texts.push((arguments, environment, text(&program.wdir)?));
+        }
+        let list = |texts: &[CString]| -> Vec<*const c_char> {
+            let ends = std::iter::once(ptr::null());
+            texts.iter().map(|text| text.as_ptr()).chain(ends).collect()
+        };
+        let lists: Vec<_> = texts.iter().map(|t| (list(&t.0), list(&t.1))).collect();
+        let programs = order.programs.iter().zip(&texts).zip(&lists);
+        let apps: Vec<App> = programs
+            .map(
+                |((program, (names, _, wdir)), (arguments, environment))| App {
+                    command: names[0].as_ptr(),
+                    arguments: arguments.as_ptr(),
+                    environment: environment.as_ptr(),
+                    directory: if wdir.is_empty() {
+                        ptr::null()
+                    } else {
+                        wdir.as_ptr()
+                    },
+                    count: program.count as c_int,
+                    info: ptr::null(),
+                    info_count: 0,
+                },
+            )
+            .collect();
+        let mut namespace = [0 as c_char; NSPACE_BYTES];
+        // SAFETY: the library only reads the programs, whose texts and lists live until it returns,
+        // and writes the new job's name, for which there is room.
+        let code = unsafe {
+            (self.library.spawn)(
+                ptr::null(),
+                0,
+                apps.as_ptr(),
+                apps.len(),
+                namespace.as_mut_ptr(),
+            )
+        };
+        if code == NOT_SUPPORTED {
+            return Ok(false);
+        }
+        self.library.check("starting processes", code)?;
+        Ok(true)
+    }
+
+    fn parent(&mut self) -> Result<Option<String>, JobError> {
+        Ok(env::var(PORT_VARIABLE).ok().filter(|port| !port.is_empty()))
+    }
+
+    fn universe(&mut self) -> Option<u32> {
+        self.number(RANK_WILDCARD, c"pmix.univ.size").ok().flatten()
     }
 
     fn abort(&mut self, code: i32, text: &str) {

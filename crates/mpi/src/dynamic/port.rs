@@ -244,12 +244,14 @@ pub fn accept(
 }
 
 /// Waits for processes that `start` starts, at a port that it opens and whose number it returns.
-/// `ended` says why they will not come, once that is known. Collective as [`accept`].
+/// `ended` says why they will not come, once that is known. `stays`: the connection stays, to tell
+/// when they have died. Collective as [`accept`].
 pub(super) fn accept_started(
     comm: &Arc<Comm>,
     root: u32,
     start: &dyn Fn() -> Result<u64>,
     ended: &dyn Fn(&mut Device) -> Option<crate::Error>,
+    stays: &dyn Fn() -> bool,
     outside: bool,
 ) -> Result<Arc<Comm>> {
     let visit = Visit::new(comm, ended);
@@ -258,7 +260,10 @@ pub(super) fn accept_started(
         Some(_) => visit.next(bytes),
     };
     let met = intercomm_by(comm, root, &talk, outside, With::Family);
-    visit.end();
+    match &met {
+        Ok(met) if stays() => visit.stay(met),
+        _ => visit.end(),
+    }
     met
 }
 

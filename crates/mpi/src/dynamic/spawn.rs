@@ -66,7 +66,9 @@ pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Out
     let (mut counts, mut outside) = (Vec::new(), false);
     if let Ok(order) = &order {
         let elsewhere = |p: &SpawnProgram| !p.hosts.is_empty() || !p.host_file.is_empty();
-        outside = order.programs.iter().any(elsewhere);
+        let launcher = process().client();
+        outside = order.programs.iter().any(elsewhere)
+            || launcher.is_some_and(|client| client.is_other_launcher());
         counts.extend(order.programs.iter().map(|p| p.count));
     }
     let outside = match all_know(comm, root, outside) {
@@ -88,7 +90,7 @@ pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Out
         order.programs.retain(|p| p.count > 0);
         order.port = port::open(outside)?;
         *name.borrow_mut() = Some(order.port.clone());
-        *socket.borrow_mut() = Some(start_launcher(&order)?);
+        *socket.borrow_mut() = start_launcher(&order)?;
         port::number_of(&order.port)
     };
     let ended = |_: &mut Device| -> Option<Error> {
@@ -97,7 +99,9 @@ pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Out
             SpawnNews::Failed(why) => Some(err!(Spawn, "{why}")),
         }
     };
-    let met = port::accept_started(comm, root, &start, &ended, outside);
+    // Without a launcher of Ferry's, the connection tells of their death.
+    let stays = || socket.borrow().is_none();
+    let met = port::accept_started(comm, root, &start, &ended, &stays, outside);
     if let Some(name) = name.take() {
         let _ = port::close(&name);
     }
@@ -279,8 +283,15 @@ fn soft_count(soft: &str, maxprocs: u32) -> Result<u32> {
     Ok(most as u32)
 }
 
-/// Has a launcher started, and orders processes from it.
-fn start_launcher(order: &SpawnOrder) -> Result<SpawnSocket> {
+/// Has a launcher started, and orders processes from it. `None`: the launcher of this job, which is
+/// another one, has started them by itself.
+fn start_launcher(order: &SpawnOrder) -> Result<Option<SpawnSocket>> {
+    let not_started = |e: std::io::Error| err!(Spawn, "they cannot be started: {e}");
+    if let Some(client) = process().client()
+        && client.spawn(order).map_err(not_started)?
+    {
+        return Ok(None);
+    }
     let refused = |e: std::io::Error| err!(Spawn, "a launcher for them cannot be started: {e}");
     let (mut socket, end) = SpawnSocket::pair().map_err(refused)?;
     match process().client() {
@@ -292,7 +303,7 @@ fn start_launcher(order: &SpawnOrder) -> Result<SpawnSocket> {
     socket.order(order).map_err(refused)?;
     let watched = device::device().watch(socket.as_fd());
     watched.map_err(|e| err!(Spawn, "{e}"))?;
-    Ok(socket)
+    Ok(Some(socket))
 }
 
 /// Lets jobs go on independently of which no process is connected to this one any more.
