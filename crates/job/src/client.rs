@@ -105,8 +105,8 @@ impl Client {
         matches!(self.connection, Connection::Other(_))
     }
 
-    /// Has another launcher start processes by itself. Blocks until it has. `false`: it does not, or
-    /// is Ferry's mpiexec ([`Client::start_launcher`]).
+    /// Has another launcher start processes by itself. Blocks until it has. `false`: it does not,
+    /// or is Ferry's mpiexec ([`Client::start_launcher`]).
     ///
     /// # Errors
     /// It refuses, or has gone.

@@ -56,9 +56,11 @@ fn alone() -> JobContext {
     // Other jobs know the process by the number, so it is random if the system has random numbers.
     let random = new_key().unwrap_or_default();
     let random = u64::from_le_bytes(std::array::from_fn(|i| random[i]));
+    let cores = Cores::counted().usable() as u32;
     let rank_info = RankInfo {
         job: random ^ u64::from(std::process::id()),
-        cores: Cores::counted().usable() as u32,
+        cores,
+        universe: cores.max(1),
         ..RankInfo::on_one_host(0, 1, &host_name())
     };
     JobContext {

@@ -42,8 +42,8 @@ pub(super) fn parse_line(line: &[u8]) -> Option<Message> {
 /// The key by which processes that were started find the port of who has started them.
 pub(super) const PARENT_KEY: &str = "ferry-parent";
 
-/// The request to start processes: a block of lines for each program. `None`: a text has a line end,
-/// or a program has a file of hosts, which PMI-1 cannot say.
+/// The request to start processes: a block of lines for each program. `None`: a text has a line
+/// end, or a program has a file of hosts, which PMI-1 cannot say.
 pub(super) fn spawn_request(order: &SpawnOrder) -> Option<String> {
     let word = |bytes: &[u8]| {
         let text = String::from_utf8(bytes.to_vec()).ok()?;
