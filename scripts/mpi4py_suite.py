@@ -2,9 +2,11 @@
 
     mpi4py_suite.py HOME PREFIX NOT_YET RANKS...
 
-HOME holds mpi4py's `source` and `venv`; NOT_YET lists what is left out, and why. Prints each
-failure once with the last line of its traceback, and closes with `N passed, N failed`."""
+HOME holds mpi4py's `source` and `venv`; NOT_YET lists what is left out, and why. MPI4PY_MPIABI
+chooses one of the wheel's builds, MPI4PY_ONLY modules. Prints each failure once with the last line
+of its traceback, and closes with `N passed, N failed`."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -14,12 +16,13 @@ LIMIT = 420  # seconds for one run of the suite
 
 
 def left_out(path):
+    abi = os.environ.get("MPI4PY_MPIABI")
     modules, cases = [], []
     for line in path.read_text().splitlines():
         words = line.split()
         if words[:1] == ["module"]:
             modules.append(words[1])
-        elif words[:1] == ["case"]:
+        elif words and words[0] in ("case", f"case-{abi}", abi and "case-wheel"):
             cases.append(f"*{words[1]}*")
     return modules, cases
 
@@ -37,11 +40,15 @@ def run(home, prefix, modules, cases, ranks):
         "--no-builddir",
         "-q",
     ]
+    only = os.environ.get("MPI4PY_ONLY")
+    if only:
+        command += ["-i", rf"^({only})\.py$"]
     if modules:
         command += ["-e", rf"^({'|'.join(modules)})\.py$"]
     for case in cases:
         command += ["-x", case]
-    log = home / f"test-{ranks}.log"
+    abi = os.environ.get("MPI4PY_MPIABI", "test")
+    log = home / f"{abi}-{ranks}.log"
     with log.open("wb") as out:
         status = subprocess.run(
             command,
@@ -53,7 +60,7 @@ def run(home, prefix, modules, cases, ranks):
     text = log.read_text(errors="replace")
     ran = re.search(r"^Ran (\d+) tests", text, re.M)
     if not ran:
-        print(f"not ok mpi4py on {ranks}: it did not come to its end (exit status {status})")
+        print(f"not ok mpi4py {abi} on {ranks}: it did not come to its end (exit status {status})")
         print("\n".join("    " + line for line in text.splitlines()[-25:]))
         return 0, 1
     # Every rank reports what it saw; a case failed if it failed anywhere.
@@ -67,7 +74,7 @@ def run(home, prefix, modules, cases, ranks):
         failures.setdefault(match[1], lines[-1] if lines else "")
     skipped = re.search(r"skipped=(\d+)", text)
     for name, why in sorted(failures.items()):
-        print(f"not ok mpi4py on {ranks}: {name}: {why[:200]}")
+        print(f"not ok mpi4py {abi} on {ranks}: {name}: {why[:200]}")
     failed = len(failures) or (1 if status != 0 else 0)
     return int(ran[1]) - failed - int(skipped[1] if skipped else 0), failed
 

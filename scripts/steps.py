@@ -34,6 +34,32 @@ LOOM = {
 }
 # What makes the installation that later steps test.
 INSTALLING = ("release build", "install")
+# What of mpi4py's suite the wheel's builds run here; scripts/mpi4py wheel runs all of it.
+WHEEL_MODULES = "|".join(
+    f"test_{name}"
+    for name in (
+        "attributes",
+        "cco_buf",
+        "comm",
+        "datatype",
+        "errhandler",
+        "errorcode",
+        "exceptions",
+        "file",
+        "grequest",
+        "info",
+        "io",
+        "op",
+        "p2p_buf",
+        "pickle",
+        "request",
+        "rma",
+        "session",
+        "status",
+        "topology",
+        "win",
+    )
+)
 # How many lines of a failed step's output are shown, and how many characters of each.
 LINES_SHOWN = 30
 LINE_CHARACTERS_SHOWN = 220
@@ -86,6 +112,9 @@ def steps():
     suite = ["scripts/mpi4py", "test"]
     yield "mpi4py", [*suite, "1", "2", "3", "5"], prefix, 1800
     yield "mpi4py with overlap", [*suite, "3"], {**prefix, "FERRY_OVERLAP": "always"}, 900
+    for abi in ("mpich", "openmpi"):
+        wheel = ["scripts/mpi4py", "wheel", abi, "2"]
+        yield f"mpi4py's wheel for {abi}", wheel, {**prefix, "MPI4PY_ONLY": WHEEL_MODULES}, 300
 
 
 def c_programs(pattern):

@@ -32,6 +32,12 @@ const fn place(datatype: u32) -> usize {
     ((datatype & 0x7f) | (datatype >> 24 & 0x80)) as usize
 }
 
+/// MPICH's extension MPIX_C_FLOAT16, another name of binary16. Programs get it instead of
+/// MPI_REAL2, as mpi4py's wheel knows no other.
+const C_FLOAT16: u32 = 0x4c00_0246;
+/// The standard ABI's MPI_REAL2.
+const REAL2: u32 = ferry_translate::constants::MPI_REAL2 as u32;
+
 /// The predefined datatypes by their places.
 static DATATYPES: [(u32, u32); 256] = {
     let mut all = [(0, INVALID as u32); 256];
@@ -42,6 +48,8 @@ static DATATYPES: [(u32, u32); 256] = {
         all[place(own)] = (own, standard as u32);
         at += 1;
     }
+    assert!(all[place(C_FLOAT16)].0 == 0, "two datatypes have one place");
+    all[place(C_FLOAT16)] = (C_FLOAT16, REAL2);
     all
 };
 
@@ -57,6 +65,7 @@ static DATATYPES_OUT: [u32; 256] = {
         all[standard as usize - FIRST_DATATYPE] = own;
         at += 1;
     }
+    all[REAL2 as usize - FIRST_DATATYPE] = C_FLOAT16;
     all
 };
 

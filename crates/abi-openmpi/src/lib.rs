@@ -129,15 +129,22 @@ impl Abi for OpenMpi {
         if code >= table::ERR_LASTCODE {
             return code - table::ERR_LASTCODE + constants::MPI_ERR_LASTCODE;
         }
-        match table::CLASS_PAIRS.iter().find(|pair| pair.0 == code) {
-            Some((_, class)) => match LATEST.get(*class as usize) {
-                Some(latest) if latest.load(Ordering::Relaxed) != 0 => {
-                    latest.load(Ordering::Relaxed)
-                }
-                _ => *class,
-            },
+        let class = Self::class_in(code);
+        let latest = usize::try_from(class).ok().and_then(|c| LATEST.get(c));
+        match latest.map(|code| code.load(Ordering::Relaxed)) {
+            Some(latest) if latest != 0 => latest,
+            _ => class,
+        }
+    }
+
+    fn class_in(class: i32) -> i32 {
+        if class >= table::ERR_LASTCODE {
+            return class - table::ERR_LASTCODE + constants::MPI_ERR_LASTCODE;
+        }
+        match table::CLASS_PAIRS.iter().find(|pair| pair.0 == class) {
+            Some((_, class)) => *class,
             // A number between the classes.
-            None if code > 0 => constants::MPI_ERR_UNKNOWN,
+            None if class > 0 => constants::MPI_ERR_UNKNOWN,
             None => -1,
         }
     }

@@ -91,6 +91,10 @@ pub fn of_standard(handle: u64) -> usize {
 #[unsafe(no_mangle)]
 pub static ompi_mpi_c_complex: Object =
     Object::new(ferry_translate::constants::MPI_C_FLOAT_COMPLEX);
+/// Another name of binary16. Programs get the one of the extension MPIX_SHORT_FLOAT, which Open
+/// MPI has without a Fortran compiler that knows the type.
+#[unsafe(no_mangle)]
+pub static ompi_mpi_real2: Object = Object::new(ferry_translate::constants::MPI_REAL2);
 /// MPI_LB, which MPI 3 has removed.
 #[unsafe(no_mangle)]
 pub static ompi_mpi_lb: Object = Object::new(INVALID);

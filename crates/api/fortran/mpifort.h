@@ -51,7 +51,13 @@ typedef int fint;
     ALIAS(pmpi_##lower##__, pmpi_##lower##_)                                                       \
     ALIAS(pmpi_##lower, pmpi_##lower##_)                                                           \
     ALIAS(PMPI_##upper, pmpi_##lower##_)
+#ifdef MPIFORT_MPICH
+#define ALIAS_F08(lower)                                                                           \
+    ALIAS(pmpi_##lower##_f08_, pmpi_##lower##_)                                                    \
+    ALIAS(pmpir_##lower##_f08_, pmpi_##lower##_)
+#else
 #define ALIAS_F08(lower) ALIAS(pmpi_##lower##_f08_, pmpi_##lower##_)
+#endif
 #define ALIAS_FORM(new, lower) ALIAS(pmpi_##new##_, pmpi_##lower##_)
 #else
 #define M(name) MPI_##name
@@ -213,6 +219,53 @@ struct descriptor {
     struct dimension dimensions[];
 };
 #define MAX_RANK 15
+
+#ifdef MPIFORT_MPICH
+/* gfortran's own descriptor of an array, from GCC 8 on, which procedures without BIND(C) get. */
+struct gfortran_dimension {
+    ptrdiff_t stride; /* in spans */
+    ptrdiff_t lower_bound;
+    ptrdiff_t upper_bound;
+};
+struct gfortran_descriptor {
+    void *base;
+    size_t offset;
+    size_t elem_len;
+    int version;
+    signed char rank;
+    signed char type;
+    short attribute;
+    ptrdiff_t span; /* in bytes; 0 if it is the length of an element */
+    struct gfortran_dimension dimensions[];
+};
+
+/* A descriptor with room for all dimensions. */
+struct any_rank {
+    struct descriptor d;
+    struct dimension room[MAX_RANK];
+};
+
+static inline struct descriptor *from_gfortran(const struct gfortran_descriptor *from,
+                                               struct any_rank *to)
+{
+    struct descriptor *d = &to->d;
+    ptrdiff_t span = from->span != 0 ? from->span : (ptrdiff_t) from->elem_len;
+    d->base = from->base;
+    d->elem_len = from->elem_len;
+    d->version = from->version;
+    d->rank = from->rank;
+    for (int at = 0; at < from->rank && at < MAX_RANK; at++) {
+        const struct gfortran_dimension *dim = &from->dimensions[at];
+        ptrdiff_t extent = dim->upper_bound - dim->lower_bound + 1;
+        /* The last dimension of an array of assumed size ends at -1. */
+        int unknown = at == from->rank - 1 && dim->upper_bound == -1 && dim->lower_bound == 1;
+        d->dimensions[at].lower_bound = dim->lower_bound;
+        d->dimensions[at].extent = unknown ? -1 : extent < 0 ? 0 : extent;
+        d->dimensions[at].stride = dim->stride * span;
+    }
+    return d;
+}
+#endif
 
 /* What C gets for a buffer. */
 struct buffer {

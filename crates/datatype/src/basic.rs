@@ -165,7 +165,7 @@ basics! {
     Integer1 = 0x2c1, "MPI_INTEGER1", FortranInteger, I8, 1, true;
     Logical2 = 0x2c8, "MPI_LOGICAL2", FortranLogical, I16, 2, true;
     Integer2 = 0x2c9, "MPI_INTEGER2", FortranInteger, I16, 2, true;
-    Real2 = 0x2ca, "MPI_REAL2", Float, F16, 2, false;
+    Real2 = 0x2ca, "MPI_REAL2", Float, F16, 2, true;
     Logical4 = 0x2d0, "MPI_LOGICAL4", FortranLogical, I32, 4, true;
     Integer4 = 0x2d1, "MPI_INTEGER4", FortranInteger, I32, 4, true;
     Real4 = 0x2d2, "MPI_REAL4", Float, F32, 4, true;

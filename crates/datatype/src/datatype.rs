@@ -330,7 +330,7 @@ mod tests {
         );
         assert!(Datatype::predefined(0x300).is_none());
         assert!(Datatype::predefined(7).is_none());
-        assert_eq!(Datatype::basic(Basic::Real2).size(), -1);
+        assert_eq!(Datatype::basic(Basic::Complex4).size(), -1);
     }
 
     #[test]

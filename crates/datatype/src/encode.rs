@@ -515,8 +515,8 @@ mod tests {
             (&[2, 0, 1, 0, 1], "a part that is not there"),
             (&[5, 1], "more blocks than bytes"),
             (&[1, 0x89, 4, 0x9d, 4], "no such pair"),
-            // MPI_REAL2 has a number, but is not in this library.
-            (&[0, 0xca, 5], "a type that does not exist here"),
+            // MPI_COMPLEX4 has a number, but is not in this library.
+            (&[0, 0xd3, 5], "a type that does not exist here"),
         ] {
             assert_eq!(told(bytes), TypeError::Malformed(what), "{bytes:?}");
         }

@@ -37,6 +37,7 @@
 
 mod accumulate;
 mod atomic;
+mod half;
 mod kernel;
 mod logical;
 mod long_double;
@@ -411,8 +412,8 @@ mod tests {
             text.contains("MPI_MINLOC") && text.contains("MPI_INT ") && text.contains("MPI_2INT"),
             "{text}"
         );
-        let text = said(Predefined::Sum, Datatype::basic(Basic::Real2));
-        assert_eq!(text, "MPI_REAL2 does not exist on this system");
+        let text = said(Predefined::Sum, Datatype::basic(Basic::Complex4));
+        assert_eq!(text, "MPI_COMPLEX4 does not exist on this system");
         let text = said(Predefined::Replace, Datatype::basic(Basic::Int));
         assert!(text.contains("MPI_Accumulate"), "{text}");
         assert!(

@@ -1,6 +1,7 @@
 //! MPI_MINLOC and MPI_MAXLOC (MPI 5.0 §6.9.4): the extreme value, and the lowest index of equal
 //! ones.
 
+use crate::half::Half;
 use crate::kernel::Kernel;
 use crate::long_double;
 use crate::predefined::Predefined;
@@ -32,6 +33,12 @@ impl Ordered for f32 {
     #[inline(always)]
     fn is_nan(self) -> bool {
         f32::is_nan(self)
+    }
+}
+impl Ordered for Half {
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        self.value().is_nan()
     }
 }
 impl Ordered for f64 {
@@ -140,13 +147,10 @@ fn comparison(form: Form) -> Option<Compare> {
         Form::F64 => compare::<f64>,
         Form::LongDouble => long_double::compare,
         Form::F128 => long_double::compare128,
-        Form::F16
-        | Form::C16
-        | Form::C32
-        | Form::C64
-        | Form::CLongDouble
-        | Form::C128
-        | Form::Pair(..) => return None,
+        Form::F16 => compare::<Half>,
+        Form::C16 | Form::C32 | Form::C64 | Form::CLongDouble | Form::C128 | Form::Pair(..) => {
+            return None;
+        }
     })
 }
 

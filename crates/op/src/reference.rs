@@ -1,5 +1,6 @@
 //! Every kernel against a plain reading of the standard, one element at a time.
 
+use crate::half::Half;
 use crate::kernel::Kernel;
 use crate::long_double::convert::*;
 use crate::pair::AnyPair;
@@ -137,8 +138,14 @@ fn decode(form: Form, bytes: &[u8]) -> Value {
             Box::new(decode(value.form(), bytes)),
             Box::new(decode(index.form(), &bytes[form.index_offset()..])),
         ),
-        Form::F16 | Form::C16 => unreachable!("no such type here"),
+        Form::F16 => Real(half(bytes[..2].try_into().unwrap()).into()),
+        Form::C16 => unreachable!("no such type here"),
     }
+}
+
+/// The value of a binary16.
+fn half(bytes: [u8; 2]) -> f32 {
+    Half::from_ne_bytes(bytes).value()
 }
 
 /// An integer as its type holds it after wrapping.
@@ -148,10 +155,10 @@ fn wrapped(form: Form, v: i128) -> Value {
 
 /// A real as its type rounds it.
 fn rounded(form: Form, v: f64) -> Value {
-    Real(if form == Form::F32 {
-        f64::from(v as f32)
-    } else {
-        v
+    Real(match form {
+        Form::F32 => f64::from(v as f32),
+        Form::F16 => f64::from(Half::nearest(v as f32).value()),
+        _ => v,
     })
 }
 

@@ -1,5 +1,6 @@
 //! Which operations go with which types (MPI 5.0 §6.9.2), and the kernel for each pair.
 
+use crate::half::Half;
 use crate::kernel::{self as rule, Complex, Kernel, kernel, no_op};
 use crate::predefined::Predefined::{self, *};
 use crate::{logical, long_double, pair};
@@ -152,7 +153,8 @@ fn arithmetic(op: Predefined, form: Form) -> Option<Kernel> {
         Form::LongDouble | Form::F128 | Form::CLongDouble | Form::C128 => {
             long_double::kernel(op, form)?
         }
-        Form::F16 | Form::C16 | Form::Pair(..) => return None,
+        Form::F16 => float!(Half),
+        Form::C16 | Form::Pair(..) => return None,
     })
 }
 

@@ -240,6 +240,10 @@ pub trait Abi: Sized + 'static {
     unsafe fn file_from_int(number: i32) -> Self::File;
     /// The standard ABI's error code or class.
     fn code_in(code: i32) -> i32;
+    /// The standard ABI's error class.
+    fn class_in(class: i32) -> i32 {
+        Self::code_in(class)
+    }
     /// The ABI's error code or class.
     fn code_out(code: i32) -> i32;
     /// A status in the standard ABI's layout.

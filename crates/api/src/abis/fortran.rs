@@ -8,7 +8,7 @@ use super::table::Table;
 use super::{Abi, header};
 use crate::constants::GROUPS;
 use crate::fortran::constants::{HANDLES, SENTINELS};
-use crate::fortran::{Module, entries, procedures};
+use crate::fortran::{Module, Procedure, entries, procedures};
 use std::fmt::Write;
 
 /// INTEGERs of Open MPI's predefined handles.
@@ -84,6 +84,31 @@ const MPICH_BLOCKS: &[Block] = &[
         "MPIR_F08_MPI_STATUSES_IGNORE_OBJ",
         20,
         &[("mpif08statuses", 0)],
+    ),
+    (
+        "__mpi_f08_link_constants_MOD_mpi_unweighted",
+        4,
+        &[("mpif08unweighted", 0)],
+    ),
+    (
+        "__mpi_f08_link_constants_MOD_mpi_weights_empty",
+        4,
+        &[("mpif08weightsempty", 0)],
+    ),
+    (
+        "__mpi_f08_link_constants_MOD_mpi_argv_null",
+        1,
+        &[("mpif08argv", 0)],
+    ),
+    (
+        "__mpi_f08_link_constants_MOD_mpi_argvs_null",
+        1,
+        &[("mpif08argvs", 0)],
+    ),
+    (
+        "__mpi_f08_link_constants_MOD_mpi_errcodes_ignore",
+        4,
+        &[("mpif08errcodes", 0)],
     ),
 ];
 
@@ -175,6 +200,9 @@ fn source(abi: Abi) -> String {
     for handle in HANDLES {
         let _ = writeln!(out, "OPERATORS({})", handle.to_lowercase());
     }
+    if abi == Abi::Mpich {
+        mpich_f08(&mut out);
+    }
     out += "#ifndef MPIFORT_PROFILE\n";
     for (name, value) in integers(abi) {
         let module = match abi {
@@ -206,6 +234,59 @@ fn source(abi: Abi) -> String {
     }
     out += "#endif\n";
     out
+}
+
+/// What MPICH's modules of `mpi_f08` call beyond the procedures of `mpi`.
+fn mpich_f08(out: &mut String) {
+    *out += &entries::source_without_bind();
+    let names = |p: &Procedure| {
+        let name = p.function.name.to_lowercase();
+        let suffix = if p.has_choice() { "f08ts" } else { "f08" };
+        (
+            format!("mpi_{name}_{suffix}_"),
+            format!("{}_", p.specific().to_lowercase()),
+            name,
+            suffix,
+        )
+    };
+    let made = procedures(Module::MpiF08).filter(entries::is_made);
+    let known: Vec<Procedure> = made.filter(Procedure::has_choice).collect();
+    *out += "#ifdef MPIFORT_PROFILE\n";
+    for procedure in &known {
+        let (_, ours, name, suffix) = names(procedure);
+        let large = if procedure.large { "large_" } else { "" };
+        let _ = writeln!(out, "ALIAS(pmpir_{name}_{suffix}_{large}, p{ours})");
+    }
+    *out += "#else\n";
+    for procedure in known.iter().filter(|p| p.large) {
+        let (theirs, ours, ..) = names(procedure);
+        let _ = writeln!(out, "ALIAS({theirs}large_, {ours})");
+    }
+    for handle in HANDLES {
+        let ours = handle.to_lowercase();
+        let short = match ours.as_str() {
+            "mpi_datatype" => "datatype",
+            other => other.trim_start_matches("mpi_"),
+        };
+        for (operator, other) in [("eq", "eq"), ("ne", "neq")] {
+            for form in ["", "_f08_f", "_f_f08"] {
+                let theirs = match form {
+                    "" => format!("{ours}_{other}"),
+                    "_f08_f" => format!("{ours}_f08_{other}_f"),
+                    _ => format!("{ours}_f_{other}_f08"),
+                };
+                let _ = writeln!(
+                    out,
+                    "ALIAS(__mpi_f08_types_MOD_{theirs}, {ours}_{operator}_f08_)"
+                );
+            }
+            let _ = writeln!(
+                out,
+                "ALIAS(__mpi_constants_MOD_{short}{other}, {ours}_{operator}_f08_)"
+            );
+        }
+    }
+    *out += "#endif\n";
 }
 
 /// INTEGERs of the predefined handles.

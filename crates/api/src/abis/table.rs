@@ -149,6 +149,9 @@ fn group(title: &str) -> &'static Group {
     found.expect("the title of a group")
 }
 
+/// Classes that MPI 4 has added, with those that an ABI without them has for the same mistake.
+const OLDER_CLASSES: [(&str, &str); 1] = [("MPI_ERR_ERRHANDLER", "MPI_ERR_ARG")];
+
 /// The error classes: an array by the standard class, and pairs the other way.
 fn errors(out: &mut String, table: &Table) {
     let other = table.value("MPI_ERR_OTHER").unwrap_or(0);
@@ -156,7 +159,11 @@ fn errors(out: &mut String, table: &Table) {
     let tool = group("Error codes of the tool interface").constants;
     let to: Vec<String> = classes
         .iter()
-        .map(|(n, _)| table.value(n).unwrap_or(other).to_string())
+        .map(|(n, _)| {
+            let older = OLDER_CLASSES.iter().find(|(new, _)| new == n);
+            let older = older.and_then(|(_, old)| table.value(old));
+            table.value(n).or(older).unwrap_or(other).to_string()
+        })
         .collect();
     let back: Vec<String> = classes
         .iter()

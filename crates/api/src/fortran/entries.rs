@@ -98,7 +98,7 @@ pub fn source_of_mpi(splits: bool) -> String {
     let mut out = TOP.to_string();
     for procedure in procedures(Module::Mpi).filter(is_made) {
         let name = procedure.function.name.as_str();
-        entry(&mut out, &procedure, splits);
+        entry(&mut out, &procedure, splits, Descriptors::Standard);
         let (lower, upper) = (name.to_lowercase(), name.to_uppercase());
         let _ = writeln!(out, "ALIASES({lower}, {upper})");
         if procedure.has_pointer_form() {
@@ -116,13 +116,35 @@ pub fn source() -> String {
     let mut out = source_of_mpi(true);
     for procedure in procedures(Module::MpiF08).filter(is_made) {
         if !is_shared(&procedure) {
-            entry(&mut out, &procedure, true);
+            entry(&mut out, &procedure, true, Descriptors::Standard);
         }
     }
     for handle in HANDLES {
         let _ = writeln!(out, "OPERATORS({})", handle.to_lowercase());
     }
     out
+}
+
+/// The procedures of `mpi_f08` that have choice buffers, for callers that know them without
+/// BIND(C): gfortran passes descriptors of its own form, and strings as elsewhere. Large ones have
+/// other names, too.
+pub fn source_without_bind() -> String {
+    let mut out = String::new();
+    for procedure in procedures(Module::MpiF08).filter(is_made) {
+        if procedure.has_choice() {
+            entry(&mut out, &procedure, false, Descriptors::Gfortran);
+        }
+    }
+    out
+}
+
+/// Forms of descriptors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Descriptors {
+    /// As of BIND(C) procedures.
+    Standard,
+    /// As of gfortran's other procedures.
+    Gfortran,
 }
 
 /// Is one C function the procedure of both modules? The types of `mpi_f08` look in memory as those
@@ -140,7 +162,7 @@ pub fn is_shared(procedure: &Procedure) -> bool {
     !procedure.large && !of(Module::MpiF08).has_choice() && bases(Module::Mpi).iter().all(|c| !c)
 }
 
-fn entry(out: &mut String, procedure: &Procedure, splits: bool) {
+fn entry(out: &mut String, procedure: &Procedure, splits: bool, descriptors: Descriptors) {
     let f = procedure.function;
     let arguments = procedure.arguments();
     let lowered: Vec<Lowered> = arguments.iter().map(|a| lower(procedure, a)).collect();
@@ -181,7 +203,10 @@ fn entry(out: &mut String, procedure: &Procedure, splits: bool) {
         body(out, procedure, &arguments, &lowered, false);
         out.push_str("}\n\n");
     }
-    *out += &head("", &format!("N({name})"));
+    match descriptors {
+        Descriptors::Standard => *out += &head("", &format!("N({name})")),
+        Descriptors::Gfortran => *out += &head("static ", &format!("standard_{name}")),
+    }
     out.push_str("{\n");
     if let Some(condition) = unusual {
         *out += &c_statement(4, &format!("if (UNLIKELY({condition})) {{"));
@@ -189,6 +214,43 @@ fn entry(out: &mut String, procedure: &Procedure, splits: bool) {
         out.push_str("        return;\n    }\n");
     }
     body(out, procedure, &arguments, &lowered, transfers);
+    out.push_str("}\n");
+    if descriptors == Descriptors::Gfortran {
+        from_gfortran(out, &name, &arguments, &lowered);
+    }
+}
+
+/// The procedure that gets gfortran's descriptors and calls the one with those of BIND(C).
+fn from_gfortran(out: &mut String, name: &str, arguments: &[Argument], lowered: &[Lowered]) {
+    let (mut parameters, mut hidden) = (Vec::new(), Vec::new());
+    let (mut before, mut passed) = (Vec::new(), Vec::new());
+    for (a, l) in arguments.iter().zip(lowered) {
+        let word = &a.parameter.name;
+        if !l.parameter.starts_with("struct descriptor *") {
+            parameters.push(l.parameter.clone());
+            passed.push(word.clone());
+        } else if a.base == Base::Choice {
+            parameters.push(format!("const struct gfortran_descriptor *{word}"));
+            before.push(format!("struct any_rank {word}_d;"));
+            passed.push(format!("from_gfortran({word}, &{word}_d)"));
+        } else {
+            parameters.push(format!("char *{word}"));
+            hidden.push(format!("size_t {word}_len"));
+            before.push(format!(
+                "struct descriptor {word}_d = {{.base = {word}, .elem_len = {word}_len}};"
+            ));
+            passed.push(format!("&{word}_d"));
+        }
+    }
+    parameters.push("fint *ierror".into());
+    passed.push("ierror".into());
+    parameters.append(&mut hidden);
+    *out += &c_statement(0, &format!("void N({name})({})", parameters.join(", ")));
+    out.push_str("{\n");
+    for line in before {
+        *out += &c_statement(4, &line);
+    }
+    *out += &c_statement(4, &format!("standard_{name}({});", passed.join(", ")));
     out.push_str("}\n");
 }
 

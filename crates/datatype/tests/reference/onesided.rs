@@ -236,7 +236,7 @@ fn spans_beyond_64_bits_are_errors() {
     assert_eq!((int.span(-5), int.packed_size(-5)), (Ok((0, 0)), Ok(0)));
     let down = Datatype::resized(0, -8, int).unwrap();
     assert_eq!(down.span(3), Ok((-16, 4)));
-    let missing = Datatype::basic(Basic::Real2);
+    let missing = Datatype::basic(Basic::Complex4);
     assert!(matches!(missing.span(1), Err(TypeError::Unusable(_))));
     assert!(matches!(
         missing.packed_size(1),
