@@ -329,8 +329,14 @@ fn constants_of<A: Abi>(combiner: i32, integers: &mut [i64]) {
         let dimensions = integers.get(2).copied().unwrap_or(0).max(0) as usize;
         let large = integers.len() < 4 * dimensions + 4;
         let first = if large { 3 } else { 3 + dimensions };
-        for value in integers.iter_mut().skip(first).take(2 * dimensions) {
+        for value in integers.iter_mut().skip(first).take(dimensions) {
             *value = i64::from(value_out(A::TABLES.distributions, *value as i32));
+        }
+        let arguments = integers.iter_mut().skip(first + dimensions);
+        for value in arguments.take(dimensions) {
+            if *value == i64::from(constants::MPI_DISTRIBUTE_DFLT_DARG) {
+                *value = i64::from(value_out(A::TABLES.distributions, *value as i32));
+            }
         }
     }
 }

@@ -178,7 +178,26 @@ pub fn displacement<A: Abi>(displacement: i64) -> i64 {
     }
 }
 
-/// Distributions of the dimensions of an array, or their arguments.
+/// Arguments of the distributions of an array: numbers, or MPI_DISTRIBUTE_DFLT_DARG.
+///
+/// # Safety
+/// `first` is null or has `count` elements.
+pub unsafe fn distribution_arguments<A: Abi>(
+    first: *const i32,
+    count: usize,
+) -> SmallVec<[i32; 8]> {
+    let default = value_out(A::TABLES.distributions, constants::MPI_DISTRIBUTE_DFLT_DARG);
+    let convert = |value| match value {
+        _ if value == default => constants::MPI_DISTRIBUTE_DFLT_DARG,
+        // The number that the standard ABI has given to the default cannot be said: an error.
+        constants::MPI_DISTRIBUTE_DFLT_DARG => i32::MIN,
+        _ => value,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { converted(first, count, convert) }
+}
+
+/// Distributions of the dimensions of an array.
 ///
 /// # Safety
 /// `first` is null or has `count` elements.

@@ -165,7 +165,9 @@ fn plain_kind(f: &Function, p: &Parameter, word: &str, mut plain: Lowered) -> Lo
         "dest" | "source" | "root" | "target" => plain.pass = format!("rank_in::<A>({n})"),
         "stag" | "rtag" => plain.pass = format!("tag_in::<A>({n})"),
         "sbuf?" | "rbuf?" => plain.pass = format!("in_place::<A, _>({n})"),
-        "sbuf" | "rbuf" if f.chapter == "coll" => plain.pass = format!("in_place::<A, _>({n})"),
+        "sbuf" | "rbuf" if f.chapter == "coll" || f.name == "Reduce_local" => {
+            plain.pass = format!("in_place::<A, _>({n})")
+        }
         "pointer" if n == "buffer" && name.contains("ttach") => {
             plain.pass = format!("automatic::<A>({n})");
         }
@@ -237,8 +239,12 @@ fn plain_kind(f: &Function, p: &Parameter, word: &str, mut plain: Lowered) -> Lo
         }
         "new text" => text(&mut plain, p),
         "ints" if n == "array_of_distribs" || n == "array_of_dargs" => {
+            let convert = match n == "array_of_dargs" {
+                true => "distribution_arguments",
+                false => "distributions",
+            };
             plain.before = format!(
-                "let mut {n}_ = distributions::<A>({n}, {} as usize);\n        ",
+                "let mut {n}_ = {convert}::<A>({n}, {} as usize);\n        ",
                 length(f, p)
             );
             plain.pass = format!("if {n}.is_null() {{ null() }} else {{ {n}_.as_mut_ptr() }}");
