@@ -39,24 +39,19 @@ WHEEL_MODULES = "|".join(
     f"test_{name}"
     for name in (
         "attributes",
-        "cco_buf",
         "comm",
         "datatype",
         "errhandler",
         "errorcode",
         "exceptions",
-        "file",
         "grequest",
         "info",
-        "io",
         "op",
         "p2p_buf",
         "pickle",
         "request",
-        "rma",
         "session",
         "status",
-        "topology",
         "win",
     )
 )
