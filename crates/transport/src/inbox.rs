@@ -35,6 +35,33 @@ pub trait Inbox {
     fn stream_written(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: usize) {}
     /// The next bytes of a stream's body.
     fn stream_part(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: &[u8]) {}
+    /// Returns whether messages with this number are fragments of a large one. Their bodies may
+    /// arrive piece by piece: into [`Inbox::stream_buffer`], as [`Inbox::fragment_written`] then
+    /// says, or by [`Inbox::fragment_part`].
+    fn takes_fragments(&self, _message: u8) -> bool {
+        false
+    }
+    /// This many bytes of a fragment have been put where [`Inbox::stream_buffer`] said. `last`: the
+    /// fragment is complete.
+    fn fragment_written(
+        &mut self,
+        _from: ProcId,
+        _message: u8,
+        _head: &[u8],
+        _bytes: usize,
+        _last: bool,
+    ) {
+    }
+    /// The next bytes of a fragment. `last`: it is complete.
+    fn fragment_part(
+        &mut self,
+        _from: ProcId,
+        _message: u8,
+        _head: &[u8],
+        _bytes: &[u8],
+        _last: bool,
+    ) {
+    }
     /// The next bytes of a card's read ([`CardMemory::start_read`](crate::CardMemory)) of this
     /// number, from offset `at` on.
     fn card_part(&mut self, _from: ProcId, _number: u32, _at: usize, _bytes: &[u8]) {}

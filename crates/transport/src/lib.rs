@@ -76,7 +76,7 @@ pub use remote_memory::{Blocks, Offer, RemoteError, RemoteMemory, SegmentKey};
 pub use rendezvous_offload::{Expected, RendezvousOffload};
 pub use transport::{
     Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features,
-    ReadStart, Streamed, Transport, ZeroCopy,
+    Fragments, ReadStart, Streamed, Transport, ZeroCopy,
 };
 pub use virtual_time::VirtualTime;
 pub use wakeup::Wakeup;

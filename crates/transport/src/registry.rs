@@ -9,9 +9,9 @@ use crate::tcp::{self, Tcp};
 use crate::tipc::{self, Tipc};
 use crate::wakeup::{self, Wakeup};
 use crate::{
-    Answer, BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Inbox, ProcId,
-    ReadError, ReadStart, RemoteMemory, Sleeper, Streamed, Transport, TransportError, VirtualTime,
-    ZeroCopy,
+    Answer, BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Fragments, Inbox,
+    ProcId, ReadError, ReadStart, RemoteMemory, Sleeper, Streamed, Transport, TransportError,
+    VirtualTime, ZeroCopy,
 };
 use ferry_job::{Directory, RankInfo, Segment};
 use std::sync::atomic::AtomicU32;
@@ -310,14 +310,27 @@ impl Transports {
         }
     }
 
-    /// [`Transport::fragment_bytes`] on the transport to `to`.
-    pub fn fragment_bytes(
+    /// [`Transport::fragments`] on the transport to `to`.
+    pub fn fragments(
         &mut self,
         to: ProcId,
-        len: usize,
+        head: usize,
         awaited: bool,
-    ) -> Result<usize, TransportError> {
-        Ok(self.transport(to)?.fragment_bytes(to, len, awaited))
+    ) -> Result<Fragments, TransportError> {
+        Ok(self.transport(to)?.fragments(to, head, awaited))
+    }
+
+    /// [`Transport::send_fragment`] on the transport to `to`.
+    pub fn send_fragment(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+        awaited: bool,
+    ) -> Result<Answer, TransportError> {
+        self.transport(to)?
+            .send_fragment(to, message, head, body, awaited)
     }
 
     /// [`Transport::first_touches`] on the transport to `peer`.

@@ -16,8 +16,8 @@ pub const FRAGMENT_HEAD_MAX_BYTES: usize = 16;
 pub enum Body<'a> {
     /// One run of bytes.
     Bytes(&'a [u8]),
-    /// This many bytes, which the closure writes straight into the transport's memory. Called at
-    /// most once, and only if the answer is [`Answer::Done`].
+    /// This many bytes, which the closure writes straight into the transport's memory. It is
+    /// called only if the answer is [`Answer::Done`], for one run after the other.
     Fill(usize, &'a mut dyn FnMut(&mut [u8])),
 }
 
@@ -35,6 +35,15 @@ impl Body<'_> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// How a large message is cut into fragments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fragments {
+    /// Most bytes of the message in one.
+    pub bytes: usize,
+    /// The receiver waits for them: it copies each while it is written.
+    pub awaited: bool,
 }
 
 /// What became of a send.
@@ -223,10 +232,28 @@ pub trait Transport: Send {
     ) -> Result<BatchSent, TransportError> {
         Ok(BatchSent::default())
     }
-    /// Bytes of the fragments in which a message of `len` bytes goes to `peer` now. `awaited`: its
-    /// receiver is known to wait for it.
-    fn fragment_bytes(&self, peer: ProcId, _len: usize, _awaited: bool) -> usize {
-        self.features(peer).fragment_max
+    /// The fragments in which a message whose head has `head` bytes goes to `peer` now. `awaited`:
+    /// its receiver is known to wait for it.
+    fn fragments(&self, peer: ProcId, head: usize, awaited: bool) -> Fragments {
+        let max = self.features(peer).fragment_max;
+        Fragments {
+            bytes: max - head.saturating_sub(FRAGMENT_HEAD_MAX_BYTES),
+            awaited,
+        }
+    }
+    /// Sends a fragment of a large message, as [`Transport::send`] does. `awaited`: its receiver
+    /// waits for it ([`Fragments::awaited`]).
+    ///
+    /// Errors: as for [`Transport::send`].
+    fn send_fragment(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+        _awaited: bool,
+    ) -> Result<Answer, TransportError> {
+        self.send(to, message, head, body)
     }
     /// Fragments that have gone to this peer, or come from it, through memory that was touched for
     /// the first time. Their time says nothing about later ones.

@@ -54,11 +54,16 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
+    /// Does the time count in which the parts are copied?
+    #[inline]
+    pub fn counts_copies(&self) -> bool {
+        self.receiver_state == ReceiverState::SharedCore && self.trial.is_some()
+    }
+
     /// Runs `copy`, which copies one part of the message, and measures it where that counts.
     #[inline]
     pub fn copy_part(&mut self, copy: impl FnOnce()) {
-        let counts = self.receiver_state == ReceiverState::SharedCore && self.trial.is_some();
-        let since = counts.then(Instant::now);
+        let since = self.counts_copies().then(Instant::now);
         copy();
         if let Some(since) = since {
             self.copy_time += since.elapsed();

@@ -68,6 +68,25 @@ impl Inbox for Engine {
         self.malformed += u64::from(understood.is_none());
     }
 
+    fn takes_fragments(&self, message: u8) -> bool {
+        matches!(message, header::DATA | header::SPECULATIVE)
+    }
+
+    fn fragment_written(
+        &mut self,
+        from: ProcId,
+        message: u8,
+        head: &[u8],
+        bytes: usize,
+        last: bool,
+    ) {
+        self.on_fragment(from, message, head, bytes, None, last);
+    }
+
+    fn fragment_part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8], last: bool) {
+        self.on_fragment(from, message, head, bytes.len(), Some(bytes), last);
+    }
+
     fn card_part(&mut self, from: ProcId, number: u32, at: usize, bytes: &[u8]) {
         self.on_card_part(from, number, at, bytes);
     }
@@ -80,5 +99,30 @@ impl Inbox for Engine {
         len: usize,
     ) -> Option<usize> {
         self.on_eager_start(from, message, start, len)
+    }
+}
+
+impl Engine {
+    /// Bytes of a fragment have arrived. With `data`, this function stores them.
+    fn on_fragment(
+        &mut self,
+        from: ProcId,
+        message: u8,
+        head: &[u8],
+        bytes: usize,
+        data: Option<&[u8]>,
+        last: bool,
+    ) {
+        if last {
+            self.received += 1;
+            self.received_from_others += u64::from(from >= self.size);
+        }
+        self.speculative.heard_from(from);
+        let understood = if message == header::SPECULATIVE {
+            self.advance_speculative(from, head, bytes, data)
+        } else {
+            self.on_data_part(from, head, bytes, data)
+        };
+        self.malformed += u64::from(understood.is_none());
     }
 }

@@ -41,8 +41,12 @@ impl Worker {
                 self.transports.send_eager(to, message, head.bytes(), body)
             }
             _ => {
-                // SAFETY: the caller's promise.
-                let mut fill = |out: &mut [u8]| unsafe { source.read(0, out) };
+                let mut at = 0;
+                let mut fill = |out: &mut [u8]| {
+                    // SAFETY: the caller's promise.
+                    unsafe { source.read(at, out) };
+                    at += out.len();
+                };
                 let body = Body::Fill(source.len(), &mut fill);
                 self.transports.send_eager(to, message, head.bytes(), body)
             }

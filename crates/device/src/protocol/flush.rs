@@ -9,9 +9,7 @@ use crate::protocol::engine::Worker;
 use crate::protocol::zero_copy::{CLASSES, ZERO_COPY_MIN_BYTES, size_class};
 use crate::queue::outgoing::{Offer, Outgoing, Payload};
 use ferry_job::RankStatus;
-use ferry_transport::{
-    Answer, BatchMessage, BatchSent, Body, FRAGMENT_HEAD_MAX_BYTES, TransportError,
-};
+use ferry_transport::{Answer, BatchMessage, BatchSent, Body, TransportError};
 use std::collections::VecDeque;
 
 /// Bytes that are offered in one batch. The last message may exceed them. A choice.
@@ -158,9 +156,13 @@ impl Worker {
                         Body::Bytes(std::slice::from_raw_parts(*ptr, *len))
                     },
                     source => {
-                        // SAFETY: as above.
-                        fill = |out: &mut [u8]| unsafe { source.read(0, out) };
-                        Body::Fill(source.len(), &mut fill)
+                        let (len, mut at) = (source.len(), 0);
+                        fill = move |out: &mut [u8]| {
+                            // SAFETY: as above.
+                            unsafe { source.read(at, out) };
+                            at += out.len();
+                        };
+                        Body::Fill(len, &mut fill)
                     }
                 };
                 self.transports
@@ -198,18 +200,22 @@ impl Worker {
         // The receives of speculative messages were posted so far.
         let speculative = next.message == header::SPECULATIVE;
         let header_bytes = next.head.bytes().len();
-        let part_max = self.transports.fragment_bytes(to, total, speculative)?
-            - header_bytes.saturating_sub(FRAGMENT_HEAD_MAX_BYTES);
+        let fragments = self.transports.fragments(to, header_bytes, speculative)?;
         let first_touches = self.transports.first_touches(to);
         let (mut full, mut parts) = (false, 0);
         while *offset < total {
-            let part = (total - *offset).min(part_max);
-            // SAFETY: a large send's buffer is valid until its completion.
-            let mut fill = |out: &mut [u8]| unsafe { source.read(*offset, out) };
+            let part = (total - *offset).min(fragments.bytes);
+            let mut at = *offset;
+            let mut fill = |out: &mut [u8]| {
+                // SAFETY: a large send's buffer is valid until its completion.
+                unsafe { source.read(at, out) };
+                at += out.len();
+            };
             let body = Body::Fill(part, &mut fill);
+            let head = next.head.bytes();
             match self
                 .transports
-                .send(to, next.message, next.head.bytes(), body)?
+                .send_fragment(to, next.message, head, body, fragments.awaited)?
             {
                 Answer::Full => {
                     full = true;

@@ -324,6 +324,35 @@ fn fuzz_messages_taken_as_they_come() {
             let (bytes, tail) = tail.split_at(usize::from(*len).min(tail.len()));
             rest = tail;
             let from = u32::from(*from) % PEERS;
+            if scene.engine.takes_fragments(*message) {
+                // As a body that is read while it is written.
+                let head_len = if *message == header::DATA { 4 } else { 24 };
+                let (head, mut body) = bytes.split_at(head_len.min(bytes.len()));
+                while !body.is_empty() {
+                    let run = body.len().div_ceil(2);
+                    let engine = &mut scene.engine;
+                    let placed = match engine.stream_buffer(from, *message, head, run) {
+                        Some(room) => {
+                            let n = room.len().min(run);
+                            room[..n].copy_from_slice(&body[..n]);
+                            n
+                        }
+                        None => 0,
+                    };
+                    if placed > 0 {
+                        let last = placed == body.len();
+                        engine.fragment_written(from, *message, head, placed, last);
+                        body = &body[placed..];
+                    } else {
+                        let (part, later) = body.split_at(run);
+                        engine.fragment_part(from, *message, head, part, later.is_empty());
+                        body = later;
+                    }
+                    taken += 1;
+                }
+                scene.check();
+                continue;
+            }
             let start = &bytes[..bytes.len() / 2];
             match scene
                 .engine

@@ -200,7 +200,28 @@ impl Engine {
     pub fn on_data(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let req = ReqId(fields.u32()?);
-        let data = fields.0;
+        self.advance_data(from, req, fields.0.len(), Some(fields.0))
+    }
+
+    /// `bytes` bytes of DATA with this head have arrived. With `data`, this function stores them.
+    pub fn on_data_part(
+        &mut self,
+        from: ProcId,
+        head: &[u8],
+        bytes: usize,
+        data: Option<&[u8]>,
+    ) -> Option<()> {
+        let req = ReqId(Fields(head).u32()?);
+        self.advance_data(from, req, bytes, data)
+    }
+
+    fn advance_data(
+        &mut self,
+        from: ProcId,
+        req: ReqId,
+        bytes: usize,
+        data: Option<&[u8]>,
+    ) -> Option<()> {
         let total = self.requests.envelope_of(req)?.len;
         let Some(Operation::Receive {
             sink,
@@ -213,14 +234,16 @@ impl Engine {
         if stream.from != from {
             return None;
         }
-        // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is
-        // dropped.
-        let mut write = || unsafe { sink.write(stream.received as usize, data) };
-        match &mut stream.sample {
-            Some(sample) => sample.copy_part(&mut write),
-            None => write(),
+        if let Some(data) = data {
+            // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is
+            // dropped.
+            let mut write = || unsafe { sink.write(stream.received as usize, data) };
+            match &mut stream.sample {
+                Some(sample) => sample.copy_part(&mut write),
+                None => write(),
+            }
         }
-        stream.received += data.len() as u64;
+        stream.received += bytes as u64;
         let (received, sample) = (stream.received, stream.sample);
         if received >= total {
             if let Some(sample) = sample {

@@ -192,6 +192,10 @@ impl Engine {
         else {
             return None;
         };
+        // Then this process copies the parts, and measures that.
+        if stream.sample.is_some_and(|s| s.counts_copies()) {
+            return None;
+        }
         let at = usize::try_from(stream.received)
             .ok()
             .filter(|at| at < cap)?;

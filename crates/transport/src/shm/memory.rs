@@ -32,7 +32,7 @@ pub const CELL_BYTES: usize = LINE_BYTES + 128 * 1024;
 /// Bytes from one cell to the next behind a ring: whole pages.
 const CELL_STRIDE_BYTES: usize = CELL_BYTES.next_multiple_of(PAGE_BYTES);
 /// Offset of a ring's cells, bytes.
-const CELLS_AT: usize = (RECORDS_AT + RING_DATA_BYTES).next_multiple_of(PAGE_BYTES);
+pub const CELLS_AT: usize = (RECORDS_AT + RING_DATA_BYTES).next_multiple_of(PAGE_BYTES);
 /// Bytes of a page, on x86-64 and most arm64 systems. Only for alignment.
 const PAGE_BYTES: usize = 4096;
 
@@ -281,6 +281,13 @@ impl CellsMemory {
         };
         // SAFETY: behind the ring's records, within the mapping.
         unsafe { ring.0.add(CELLS_AT + number % half * CELL_STRIDE_BYTES) }
+    }
+
+    /// A cell's first word: bytes of an early record's body that are written.
+    #[inline]
+    pub fn written(&self, number: usize) -> &AtomicU64 {
+        // SAFETY: page aligned, mapped for the life of the process.
+        unsafe { &*self.at(number).cast::<AtomicU64>() }
     }
 
     /// Writes by `fill` the `len` bytes that begin `payload_offset` bytes behind a cell's start.

@@ -35,6 +35,7 @@ mod cma;
 mod coll;
 mod control;
 mod core_sharing;
+mod early;
 mod fastbox;
 mod layout;
 mod memory;
@@ -58,13 +59,14 @@ pub use read_min::{READ_MIN_ADAPTIVE, read_min, set_read_min};
 pub use shared_memory::{Mapping, SharedMemory, SharedRange};
 
 use crate::{
-    Answer, Body, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox, NodeCollectives, ProcId, ReadError,
-    ReadStart, Sleeper, Transport, TransportError,
+    Answer, Body, FRAGMENT_HEAD_MAX_BYTES, Features, Fragments, Inbox, NodeCollectives, ProcId,
+    ReadError, ReadStart, Sleeper, Transport, TransportError,
 };
 use cells::{CELL_BODY_MAX_BYTES, HEAD_MAX_BYTES};
 use control::{ASLEEP_ON_SOCKET, AWAKE, CONTROL_BYTES, Control, LOCAL_RANKS_MAX};
 use ferry_job::Segment;
 use layout::map;
+use pair::Pair;
 use peer::Peer;
 use ring::{RECORD_MAX_BYTES, RECORD_PART_BYTES, SPLIT_MAX_BYTES};
 use std::collections::{BTreeMap, HashMap};
@@ -84,15 +86,6 @@ const _: () = assert!(EAGER_MAX_BYTES <= SPLIT_MAX_BYTES);
 const SINGLE_RECORD_MAX_BYTES: usize = RECORD_PART_BYTES + memory::LINE_BYTES;
 // A fragment's body may go into a cell.
 const _: () = assert!(FRAGMENT_HEAD_MAX_BYTES <= HEAD_MAX_BYTES);
-/// Parts of a message for whose fragments the receiver waits. A choice: the receiver copies one
-/// while the next is written.
-const AWAITED_FRAGMENTS: usize = 4;
-/// Shortest such fragment, bytes. A choice; what short first fragments gain is measured
-/// (docs/measured/shm.md).
-const AWAITED_FRAGMENT_MIN_BYTES: usize = 32 * 1024;
-/// Longest such fragment, bytes. A choice: two of them fill a cell.
-const AWAITED_FRAGMENT_MAX_BYTES: usize = 64 * 1024;
-
 /// The transport between the processes of a node.
 pub struct Shm {
     segment: Segment,
@@ -262,6 +255,40 @@ impl Shm {
         (*writable.or_insert_with(try_it)).then(|| PeerMemory::new(pid as i32))
     }
 
+    /// Sends by `write`, which is told whether each process has a core of its own and returns
+    /// whether there was room.
+    #[inline]
+    fn send_by(
+        &mut self,
+        to: ProcId,
+        write: impl FnOnce(&mut Pair, bool) -> bool,
+    ) -> Result<Answer, TransportError> {
+        let Some(to) = self.index(to) else {
+            return Err(TransportError::Unreachable {
+                peer: to,
+                tried: "shm".into(),
+            });
+        };
+        if !self.peer(to)?.ring_open_requested {
+            self.request_ring_open(to);
+            self.peer(to)?.ring_open_requested = true;
+        }
+        let uses_active_bitmap = self.uses_active_bitmap();
+        let core_each = self.core_each;
+        if !write(&mut self.peer(to)?.pair, core_each) {
+            if !self.blocked.contains(&to) {
+                self.blocked.push(to);
+            }
+            return Ok(Answer::Full);
+        }
+        let control = &self.controls[to];
+        if uses_active_bitmap {
+            control.active[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
+        }
+        control.wake_if_asleep();
+        Ok(Answer::Done)
+    }
+
     /// Returns whether writers set their bit in the reader's bitmap.
     fn uses_active_bitmap(&self) -> bool {
         self.locals.len() > POLL_ALL_MAX_RANKS
@@ -302,49 +329,26 @@ impl Transport for Shm {
         head: &[u8],
         body: Body<'_>,
     ) -> Result<Answer, TransportError> {
-        let Some(to) = self.index(to) else {
-            return Err(TransportError::Unreachable {
-                peer: to,
-                tried: "shm".into(),
-            });
-        };
-        if !self.peer(to)?.ring_open_requested {
-            self.request_ring_open(to);
-            self.peer(to)?.ring_open_requested = true;
-        }
-        let uses_active_bitmap = self.uses_active_bitmap();
-        let core_each = self.core_each;
-        let pair = &mut self.peer(to)?.pair;
-        let len = head.len() + body.len();
-        let sent = match body {
-            Body::Bytes(bytes) if len > SINGLE_RECORD_MAX_BYTES => {
-                pair.send_split(message, head, bytes, core_each)
-            }
-            Body::Fill(n, fill) if len > SINGLE_RECORD_MAX_BYTES && core_each => {
-                pair.send_in_cell(message, head, n, fill)
-            }
-            body => pair.send(message, head.len(), len, |out: &mut [u8]| {
-                let (first, rest) = out.split_at_mut(head.len());
-                match body {
-                    Body::Bytes(b) => rest.copy_from_slice(b),
-                    Body::Fill(_, fill) => fill(rest),
+        self.send_by(to, |pair, core_each| {
+            let len = head.len() + body.len();
+            match body {
+                Body::Bytes(bytes) if len > SINGLE_RECORD_MAX_BYTES => {
+                    pair.send_split(message, head, bytes, core_each)
                 }
-                // Last, because it may be in the line that the reader polls.
-                first.copy_from_slice(head);
-            }),
-        };
-        if !sent {
-            if !self.blocked.contains(&to) {
-                self.blocked.push(to);
+                Body::Fill(n, fill) if len > SINGLE_RECORD_MAX_BYTES && core_each => {
+                    pair.send_in_cell(message, head, n, fill)
+                }
+                body => pair.send(message, head.len(), len, |out: &mut [u8]| {
+                    let (first, rest) = out.split_at_mut(head.len());
+                    match body {
+                        Body::Bytes(b) => rest.copy_from_slice(b),
+                        Body::Fill(_, fill) => fill(rest),
+                    }
+                    // Last, because it may be in the line that the reader polls.
+                    first.copy_from_slice(head);
+                }),
             }
-            return Ok(Answer::Full);
-        }
-        let control = &self.controls[to];
-        if uses_active_bitmap {
-            control.active[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
-        }
-        control.wake_if_asleep();
-        Ok(Answer::Done)
+        })
     }
 
     #[inline]
@@ -428,14 +432,31 @@ impl Transport for Shm {
             .store(AWAKE, Ordering::Relaxed);
     }
 
-    fn fragment_bytes(&self, peer: ProcId, len: usize, awaited: bool) -> usize {
+    fn fragments(&self, peer: ProcId, head: usize, awaited: bool) -> Fragments {
         let known = self.index(peer).and_then(|i| self.peers[i].as_ref());
-        if !self.core_each {
-            RECORD_MAX_BYTES - FRAGMENT_HEAD_MAX_BYTES
-        } else if awaited || known.is_some_and(|p| p.pair.is_read()) {
-            (len / AWAITED_FRAGMENTS).clamp(AWAITED_FRAGMENT_MIN_BYTES, AWAITED_FRAGMENT_MAX_BYTES)
-        } else {
-            CELL_BODY_MAX_BYTES
+        Fragments {
+            bytes: if self.core_each {
+                CELL_BODY_MAX_BYTES
+            } else {
+                RECORD_MAX_BYTES - head.max(FRAGMENT_HEAD_MAX_BYTES)
+            },
+            awaited: awaited || known.is_some_and(|p| p.pair.is_read()),
+        }
+    }
+
+    fn send_fragment(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+        awaited: bool,
+    ) -> Result<Answer, TransportError> {
+        match body {
+            Body::Fill(len, fill) if awaited && self.core_each && len > RECORD_PART_BYTES => {
+                self.send_by(to, |pair, _| pair.send_early(message, head, len, fill))
+            }
+            body => self.send(to, message, head, body),
         }
     }
 

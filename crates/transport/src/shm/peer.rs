@@ -4,6 +4,7 @@ use super::Shm;
 use super::cells::Cells;
 use super::cma::{CooperativeCopies, CopyTable};
 use super::control::CONTROL_BYTES;
+use super::early::EarlyBody;
 use super::fastbox::Fastbox;
 use super::layout::{COPY_TABLE_AT, MAPPED_BYTES, STRIDE_BYTES, map};
 use super::memory::{self, FASTBOX_AT};
@@ -65,14 +66,33 @@ pub(super) fn reassemble(
     match whole {
         Ok(true) => *partial = None,
         Ok(false) => {}
-        Err(_) => {
-            return Err(TransportError::Malformed {
-                peer: from,
-                what: "records that make no message",
-            });
-        }
+        Err(nonsense) => return Err(nonsense.by(from)),
     }
     Ok(())
+}
+
+/// Takes what is there of the body of an early record. Returns whether that was all.
+#[inline(never)]
+pub(super) fn assemble(
+    from: ProcId,
+    partial: &mut Option<Reassembly>,
+    message: u8,
+    head: &[u8],
+    body: &EarlyBody,
+    inbox: &mut dyn Inbox,
+) -> Result<bool, TransportError> {
+    let begun = match partial {
+        Some(begun) => Ok(begun),
+        None => Reassembly::begin_early(from, message, head, body.len(), inbox)
+            .map(|begun| partial.insert(begun)),
+    };
+    let whole = begun
+        .and_then(|begun| begun.take_early(from, message, body, inbox))
+        .map_err(|nonsense| nonsense.by(from))?;
+    if whole {
+        *partial = None;
+    }
+    Ok(whole)
 }
 
 impl Shm {
@@ -252,6 +272,20 @@ impl Shm {
                     }
                     // The poll ends, so that this process writes into the cell that it has just
                     // read.
+                    return Ok((delivered + 1, true));
+                }
+                Next::Early(message, record) => {
+                    if record.first_touch {
+                        inbox.first_touch();
+                    }
+                    let body = EarlyBody::new(pair, record.body_len);
+                    let head = record.head();
+                    if !assemble(process, reassembly, message, head, &body, inbox)? {
+                        return Ok((delivered, true));
+                    }
+                    if pair.release_cell() {
+                        self.controls[from].wake_if_asleep();
+                    }
                     return Ok((delivered + 1, true));
                 }
                 Next::Malformed => {

@@ -1,7 +1,9 @@
-//! Reassembly of split messages: those that are longer than a record of the ring.
+//! Reassembly of messages that arrive in parts: those that are longer than a record of the ring,
+//! and early records.
 
+use super::early::EarlyBody;
 use super::ring::SPLIT_MAX_BYTES;
-use crate::{Inbox, ProcId};
+use crate::{Inbox, ProcId, TransportError};
 
 /// Longest head of a split message that is delivered as it comes, bytes. A choice: more than the
 /// layer above has.
@@ -21,11 +23,23 @@ enum Delivery {
     Parts([u8; HEAD_MAX_BYTES], usize),
     /// All together. These have come so far.
     Whole(Vec<u8>),
+    /// Each as it comes, as bytes of a fragment with this head of this many bytes.
+    Fragment([u8; HEAD_MAX_BYTES], usize),
 }
 
 /// The peer has written parts that no Ferry writes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Nonsense;
+
+impl Nonsense {
+    /// The error, which is this peer's.
+    pub fn by(self, peer: ProcId) -> TransportError {
+        TransportError::Malformed {
+            peer,
+            what: "records that make no message",
+        }
+    }
+}
 
 impl Reassembly {
     /// Takes the first part of a message.
@@ -61,6 +75,81 @@ impl Reassembly {
         })
     }
 
+    /// Begins with an early record, of whose body, of `body` bytes, nothing was read yet.
+    pub fn begin_early(
+        from: ProcId,
+        message: u8,
+        head: &[u8],
+        body: usize,
+        inbox: &mut dyn Inbox,
+    ) -> Result<Reassembly, Nonsense> {
+        let total = head.len() + body;
+        let mut kept = [0; HEAD_MAX_BYTES];
+        kept[..head.len()].copy_from_slice(head);
+        let delivery = if inbox.takes_fragments(message) {
+            Delivery::Fragment(kept, head.len())
+        } else {
+            match inbox.on_message_start(from, message, head, total) {
+                Some(len) if len <= head.len() => Delivery::Parts(kept, len),
+                Some(_) => return Err(Nonsense),
+                None => {
+                    let mut bytes = Vec::with_capacity(total);
+                    bytes.extend_from_slice(head);
+                    Delivery::Whole(bytes)
+                }
+            }
+        };
+        Ok(Reassembly {
+            message,
+            remaining: body,
+            delivery,
+        })
+    }
+
+    /// Takes what is there of an early record's body, straight into the receive's buffer where that
+    /// is one run of bytes. True: the message is complete and has been delivered.
+    pub fn take_early(
+        &mut self,
+        from: ProcId,
+        message: u8,
+        body: &EarlyBody,
+        inbox: &mut dyn Inbox,
+    ) -> Result<bool, Nonsense> {
+        if message != self.message || self.remaining > body.len() {
+            return Err(Nonsense);
+        }
+        while self.remaining > 0 {
+            if let Delivery::Parts(head, len) | Delivery::Fragment(head, len) = &self.delivery {
+                let head = &head[..*len];
+                if let Some(buffer) = inbox.stream_buffer(from, message, head, self.remaining)
+                    && !buffer.is_empty()
+                {
+                    let room = buffer.len().min(self.remaining);
+                    let copied = body.copy(self.remaining, &mut buffer[..room]);
+                    if copied == 0 {
+                        return Ok(false);
+                    }
+                    self.remaining -= copied;
+                    let last = self.remaining == 0;
+                    match &self.delivery {
+                        Delivery::Fragment(..) => {
+                            inbox.fragment_written(from, message, head, copied, last);
+                        }
+                        _ => inbox.stream_written(from, message, head, copied),
+                    }
+                    continue;
+                }
+            }
+            let bytes = body.next(self.remaining);
+            if bytes.is_empty() {
+                return Ok(false);
+            }
+            let more = bytes.len() < self.remaining;
+            self.append(from, message, bytes, more, inbox)?;
+        }
+        Ok(true)
+    }
+
     /// Takes the next part. `more`: others follow. True: the message is complete and has been
     /// delivered.
     pub fn append(
@@ -78,6 +167,9 @@ impl Reassembly {
         self.remaining = remaining;
         match &mut self.delivery {
             Delivery::Parts(head, len) => inbox.stream_part(from, message, &head[..*len], record),
+            Delivery::Fragment(head, len) => {
+                inbox.fragment_part(from, message, &head[..*len], record, !more);
+            }
             Delivery::Whole(bytes) => {
                 bytes.extend_from_slice(record);
                 if !more {

@@ -13,8 +13,10 @@ pub const INLINE_MAX_BYTES: usize = usize::MAX;
 
 /// Few, so that a model soon uses one again.
 pub const CELLS_PER_PAIR: usize = 4;
+/// Lines of a cell: the head's, and two runs of an early record's body.
+const CELL_LINES: usize = 3;
 /// Short, as the fastbox.
-pub const CELL_BYTES: usize = 2 * LINE_BYTES;
+pub const CELL_BYTES: usize = CELL_LINES * LINE_BYTES;
 
 /// Few, so that a model soon uses a part again.
 pub const PHASES: usize = 2;
@@ -25,7 +27,10 @@ pub struct Shared {
     wakeup_requested: AtomicU32,
     returned: AtomicU64,
     words: Vec<AtomicU64>,
-    /// A marker for the bytes of each line, then one for the fastbox, then one for each cell.
+    /// The first words of the cells.
+    written: [AtomicU64; CELLS_PER_PAIR / 2],
+    /// A marker for the bytes of each line, then one for the fastbox, then one for each line of each
+    /// cell.
     owners: Vec<UnsafeCell<()>>,
     fastbox: AtomicU64,
     board: [AtomicU64; PHASES + 3],
@@ -48,7 +53,8 @@ pub fn shared() -> Base {
         wakeup_requested: AtomicU32::new(0),
         returned: AtomicU64::new(0),
         words: (0..lines).map(|_| AtomicU64::new(0)).collect(),
-        owners: (0..=lines + CELLS_PER_PAIR / 2)
+        written: std::array::from_fn(|_| AtomicU64::new(0)),
+        owners: (0..=lines + CELLS_PER_PAIR / 2 * CELL_LINES)
             .map(|_| UnsafeCell::new(()))
             .collect(),
         fastbox: AtomicU64::new(0),
@@ -205,16 +211,26 @@ impl CellsMemory {
     pub fn returned_to_peer(&self) -> &AtomicU64 {
         &self.into.returned
     }
-    fn run(&self, cell: usize, payload_offset: usize, len: usize, write: bool) -> *mut u8 {
-        assert!(cell < CELLS_PER_PAIR && payload_offset + len <= CELL_BYTES);
+    fn base(&self, cell: usize) -> &Base {
         let half = CELLS_PER_PAIR / 2;
-        let base = if (cell < half) == self.lower {
+        if (cell < half) == self.lower {
             &self.out
         } else {
             &self.into
-        };
-        let owner = RING_DATA_BYTES / LINE_BYTES + 1 + cell % half;
-        base.touch(owner..=owner, write);
+        }
+    }
+    pub fn written(&self, cell: usize) -> &AtomicU64 {
+        &self.base(cell).written[cell % (CELLS_PER_PAIR / 2)]
+    }
+    fn run(&self, cell: usize, payload_offset: usize, len: usize, write: bool) -> *mut u8 {
+        assert!(cell < CELLS_PER_PAIR && payload_offset + len <= CELL_BYTES);
+        let half = CELLS_PER_PAIR / 2;
+        let base = self.base(cell);
+        if len > 0 {
+            let first = RING_DATA_BYTES / LINE_BYTES + 1 + cell % half * CELL_LINES;
+            let (from, to) = (payload_offset, payload_offset + len - 1);
+            base.touch(first + from / LINE_BYTES..=first + to / LINE_BYTES, write);
+        }
         // SAFETY: within what lies behind the fastbox's bytes, by the check above.
         unsafe {
             base.pointer()

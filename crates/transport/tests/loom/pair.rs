@@ -59,6 +59,18 @@ fn take_and_wake(pair: &mut Pair, n: usize, bell: Option<&Notify>) -> bool {
             right(message, bytes);
             pair.release_cell()
         }
+        Next::Early(message, record) => {
+            let mut whole = Vec::new();
+            while whole.len() < record.body_len {
+                let bytes = pair.early_bytes(whole.len());
+                if bytes.is_empty() {
+                    thread::yield_now();
+                }
+                whole.extend_from_slice(bytes);
+            }
+            right(message, &whole);
+            pair.release_cell()
+        }
     };
     if wakes && let Some(bell) = bell {
         bell.notify();
@@ -102,6 +114,28 @@ fn cells_belong_to_one_side_at_a_time() {
             }
         }
         assert!(send_in_cell(&mut lower, 3));
+        other.join().unwrap();
+    });
+}
+
+/// The reader copies a body while it is written, and answers in the same cell.
+#[test]
+fn early_records_are_read_while_they_are_written() {
+    let send_early = |pair: &mut Pair, n: usize| {
+        assert!(pair.send_early(n as u8, &[], n, &mut |out| out.fill(n as u8)));
+    };
+    check(2, move || {
+        let (mut lower, mut upper) = pairs();
+        let other = thread::spawn(move || {
+            while !take(&mut upper, 100) {
+                thread::yield_now();
+            }
+            send_early(&mut upper, 101);
+        });
+        send_early(&mut lower, 100);
+        while !take(&mut lower, 101) {
+            thread::yield_now();
+        }
         other.join().unwrap();
     });
 }

@@ -6,10 +6,15 @@
 //! in the other's. While messages go one way only, the reader gives back the cells that it has
 //! owned for longest.
 //!
+//! Where the reader waits, a record is *early*: it is published before its body is written. The
+//! cell's first word says how much is there, and the reader copies that while the rest is written.
+//!
 //! ```text
-//! record in a cell    number of the cell (4 bytes), length of the body (4 bytes), head
-//! cell                one line, at whose end the reader puts the head, in front of the body; then
-//!                     the body
+//! record in a cell    number of the cell (4 bytes, bit 31: early), length of the body (4 bytes),
+//!                     head
+//! cell                one line: in its first word, bytes of an early body that are written; at its
+//!                     end the reader puts the head of a record that is not early, in front of
+//!                     the body; then the body
 //! returned            in each ring's first lines: a bit for each cell that the reader gives back;
 //!                     the writer takes all of them at once
 //! ```
@@ -49,12 +54,30 @@ pub struct CellRef {
     cell: usize,
     /// Bytes of the body.
     len: usize,
+    /// The record is published before its body is written.
+    early: bool,
 }
+
+/// Set in the name of a cell whose record is early.
+const EARLY: u64 = 1 << 31;
 
 impl CellRef {
     /// Encodes it for the ring.
     pub fn word(self) -> [u8; 8] {
-        (self.cell as u64 | (self.len as u64) << 32).to_le_bytes()
+        let early = if self.early { EARLY } else { 0 };
+        (self.cell as u64 | early | (self.len as u64) << 32).to_le_bytes()
+    }
+
+    /// Bytes of the body.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Returns whether a record in a cell is early.
+    #[inline]
+    pub fn is_early(record: &[u8]) -> bool {
+        let word = record.first_chunk::<8>().map(|w| u64::from_le_bytes(*w));
+        word.is_some_and(|word| word & EARLY != 0)
     }
 
     /// Decodes what came through the ring, and the head behind it. `None`: it is none of the `all`
@@ -63,8 +86,9 @@ impl CellRef {
         let (word, head) = record.split_first_chunk::<8>()?;
         let word = u64::from_le_bytes(*word);
         let cell_ref = CellRef {
-            cell: (word & 0xffff_ffff) as usize,
+            cell: (word & 0xffff_ffff & !EARLY) as usize,
             len: (word >> 32) as usize,
+            early: word & EARLY != 0,
         };
         let there = cell_ref.cell < CELLS_PER_PAIR && all >> cell_ref.cell & 1 == 1;
         let sound = there && cell_ref.len <= CELL_BODY_MAX_BYTES && head.len() <= HEAD_MAX_BYTES;
@@ -116,12 +140,6 @@ impl Cells {
         self.has(self.quarter)
     }
 
-    /// Most cells over which a message is split whose reader waits for it.
-    #[inline]
-    pub fn split_max(&self) -> usize {
-        self.quarter
-    }
-
     /// Records, read and written, that used memory for the first time. Its page faults cost more
     /// than a copy.
     #[inline]
@@ -131,7 +149,7 @@ impl Cells {
 
     /// Counts the use of a cell. Returns whether a part of it was used for the first time.
     #[inline]
-    fn count_use(&mut self, cell_ref: CellRef) -> bool {
+    pub fn count_use(&mut self, cell_ref: CellRef) -> bool {
         let used = &mut self.used[cell_ref.cell];
         let first_touch = cell_ref.len > *used as usize;
         if first_touch {
@@ -166,19 +184,80 @@ impl Cells {
         self.own_bits |= 1 << cell;
     }
 
-    /// Writes a body of `len` bytes into a cell by `fill`. This process must [own](Cells::has) one.
-    /// The record in the ring hands it to the peer.
+    /// Takes a cell for a body of `len` bytes. This process must [own](Cells::has) one.
     #[inline]
-    pub fn write(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> CellRef {
+    fn take(&mut self, len: usize) -> CellRef {
         debug_assert!(len <= CELL_BODY_MAX_BYTES);
         self.count -= 1;
         let cell = usize::from(self.own[self.count]);
         self.own_bits &= !(1 << cell);
-        // SAFETY: the cell is this process's until its record has been written.
-        unsafe { self.memory.fill(cell, LINE_BYTES, len, fill) };
-        let cell_ref = CellRef { cell, len };
+        let cell_ref = CellRef {
+            cell,
+            len,
+            early: false,
+        };
         self.count_use(cell_ref);
         cell_ref
+    }
+
+    /// Writes a body of `len` bytes into a cell by `fill`. This process must [own](Cells::has) one.
+    /// The record in the ring hands it to the peer.
+    #[inline]
+    pub fn write(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> CellRef {
+        let cell_ref = self.take(len);
+        // SAFETY: the cell is this process's until its record has been written.
+        unsafe { self.memory.fill(cell_ref.cell, LINE_BYTES, len, fill) };
+        cell_ref
+    }
+
+    /// Takes a cell for an early record with a body of `len` bytes, which [`Cells::write_run`]
+    /// writes. This process must [own](Cells::has) one.
+    pub fn begin_early(&mut self, len: usize) -> CellRef {
+        let cell_ref = self.take(len);
+        let written = self.memory.written(cell_ref.cell);
+        written.store(0, Ordering::Relaxed);
+        CellRef {
+            early: true,
+            ..cell_ref
+        }
+    }
+
+    /// Writes the next `len` bytes of an early record's body, from `at` on, by `fill`, and tells
+    /// the reader.
+    pub fn write_run(
+        &mut self,
+        cell_ref: CellRef,
+        at: usize,
+        len: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) {
+        debug_assert!(at + len <= cell_ref.len);
+        let CellRef { cell, .. } = cell_ref;
+        // SAFETY: these bytes are this process's: the reader does not look beyond those that it
+        // was told of.
+        unsafe { self.memory.fill(cell, LINE_BYTES + at, len, fill) };
+        let written = self.memory.written(cell);
+        written.store((at + len) as u64, Ordering::Release);
+    }
+
+    /// Decodes an early record: its cell and its head. `None`: as for [`Cells::bytes`], or there is
+    /// no body.
+    pub fn early<'a>(&self, record: &'a [u8]) -> Option<(CellRef, &'a [u8])> {
+        let (cell_ref, head) = CellRef::decode(record, self.all)?;
+        let sound = cell_ref.len > 0 && self.own_bits >> cell_ref.cell & 1 == 0;
+        sound.then_some((cell_ref, head))
+    }
+
+    /// What is there of an early record's body, from byte `from` on.
+    #[inline]
+    pub fn early_bytes(&self, cell_ref: CellRef, from: usize) -> &[u8] {
+        let written = self.memory.written(cell_ref.cell).load(Ordering::Acquire);
+        // What a peer made up must not lead out of the body.
+        let from = from.min(cell_ref.len);
+        let to = usize::try_from(written).map_or(from, |to| to.clamp(from, cell_ref.len));
+        let offset = LINE_BYTES + from;
+        // SAFETY: the peer has written these bytes and does not touch them any more.
+        unsafe { self.memory.bytes(cell_ref.cell, offset, to - from) }
     }
 
     /// Decodes a record whose body is in a cell: the cell, head and body in one run, and whether

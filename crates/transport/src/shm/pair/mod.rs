@@ -7,7 +7,16 @@
 
 use super::cells::{CellRef, Cells, HEAD_MAX_BYTES};
 use super::fastbox::{FASTBOX_MAX_BYTES, Fastbox};
-use super::ring::{Found, RECORD_PART_BYTES, Reader, Writer};
+use super::memory::{Ordering, fence};
+use super::ring::{Found, Reader, Writer};
+
+/// Bytes of an early record's body after which its reader is told. Measured (docs/measured/shm.md):
+/// 4 to 16 KiB make no difference, 24 KiB are slower for short messages.
+const EARLY_RUN_BYTES: usize = if cfg!(loom) {
+    super::memory::LINE_BYTES
+} else {
+    12 * 1024
+};
 
 /// One process's side of a pair.
 pub struct Pair {
@@ -33,8 +42,29 @@ pub enum Next<'a> {
     /// parts follow, and whether this memory is used for the first time. [`Pair::release_cell`]
     /// frees it.
     InCell(u8, &'a [u8], bool, bool),
+    /// A message from an early record: its number, and what is known of it.
+    /// [`Pair::early_bytes`] returns what is there of its body. When all was read,
+    /// [`Pair::release_cell`] frees it; until then it is returned again.
+    Early(u8, EarlyRecord),
     /// Bytes that no writer writes.
     Malformed,
+}
+
+/// A record that is published before its body is written to a cell.
+pub struct EarlyRecord {
+    head: [u8; HEAD_MAX_BYTES],
+    head_len: usize,
+    /// Bytes of the body, at least 1.
+    pub body_len: usize,
+    /// It is returned for the first time, and its memory was not used before.
+    pub first_touch: bool,
+}
+
+impl EarlyRecord {
+    /// The message's head.
+    pub fn head(&self) -> &[u8] {
+        &self.head[..self.head_len]
+    }
 }
 
 impl Pair {
@@ -80,12 +110,12 @@ impl Pair {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        self.can_cell(1) && self.write_in_cell(message, head, len, false, fill)
+        self.can_cell() && self.write_in_cell(message, head, len, fill)
     }
 
-    /// Returns whether there is room for this many records in cells.
-    fn can_cell(&mut self, records: usize) -> bool {
-        self.cells.has(records) && self.writer.has_lines(records)
+    /// Returns whether there is room for a record in a cell.
+    fn can_cell(&mut self) -> bool {
+        self.cells.has(1) && self.writer.has_line()
     }
 
     /// Writes a record in a cell. There must be room.
@@ -94,55 +124,80 @@ impl Pair {
         message: u8,
         head: &[u8],
         len: usize,
-        more: bool,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
         let read = self.reader.position();
         let cell = self.cells.write(len, fill).word();
-        let written = self.writer.write_in_cell(message, cell, head, more, read);
+        let written = self.writer.write_in_cell(message, cell, head, read, true);
         debug_assert!(written, "there was room");
         written
     }
 
+    /// Writes a message as an early record: it is published first, then the body, of `len` bytes,
+    /// is written to a cell by `fill`, which is called for one run of it after the other. The
+    /// reader copies a run while the next is written. The head has up to [`HEAD_MAX_BYTES`]. Ends
+    /// with a full barrier. False: no room.
+    #[inline(never)]
+    pub fn send_early(
+        &mut self,
+        message: u8,
+        head: &[u8],
+        len: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> bool {
+        debug_assert!(len > 0);
+        if !self.can_cell() {
+            return false;
+        }
+        let read = self.reader.position();
+        let cell = self.cells.begin_early(len);
+        let published = self
+            .writer
+            .write_in_cell(message, cell.word(), head, read, false);
+        debug_assert!(published, "there was room");
+        let mut at = 0;
+        while at < len {
+            let rest = len - at;
+            // No short run at the end.
+            let run = if rest < EARLY_RUN_BYTES * 3 / 2 {
+                rest
+            } else {
+                EARLY_RUN_BYTES
+            };
+            self.cells.write_run(cell, at, run, fill);
+            at += run;
+        }
+        // The caller next looks whether the reader sleeps.
+        fence(Ordering::SeqCst);
+        true
+    }
+
     /// Writes a message of up to [`SPLIT_MAX_BYTES`](super::ring::SPLIT_MAX_BYTES) bytes. It is
     /// split over several records if one does not hold it; each is published with a full barrier.
+    /// It is an early record if the reader has read everything before, as far as is known.
     /// `core_each`: both processes have a core of their own, so that one reads while the other
     /// writes, and the body may go into cells. False: no room, and nothing was written.
     #[inline(never)]
     pub fn send_split(&mut self, message: u8, head: &[u8], body: &[u8], core_each: bool) -> bool {
-        let cells = if !core_each || 8 + head.len() > HEAD_MAX_BYTES {
-            0
-        } else if self.writer.is_read() {
-            self.cells
-                .split_max()
-                .min(body.len().div_ceil(RECORD_PART_BYTES))
-        } else {
-            1
-        };
-        if cells == 0 || !self.can_cell(cells) {
-            let read = self.reader.position();
-            return self.writer.write_split(message, head, body, read);
+        let in_cell = core_each && head.len() <= HEAD_MAX_BYTES;
+        if in_cell && self.writer.is_read() {
+            let mut rest = body;
+            let mut fill = |out: &mut [u8]| {
+                let (run, later) = rest.split_at(out.len());
+                out.copy_from_slice(run);
+                rest = later;
+            };
+            if self.send_early(message, head, body.len(), &mut fill) {
+                return true;
+            }
         }
-        if cells == 1 {
-            return self.write_in_cell(message, head, body.len(), false, |out| {
+        if in_cell && self.can_cell() {
+            return self.write_in_cell(message, head, body.len(), |out| {
                 out.copy_from_slice(body);
             });
         }
-        let total = (head.len() + body.len()) as u64;
-        let mut first = [0; HEAD_MAX_BYTES];
-        first[..8].copy_from_slice(&total.to_le_bytes());
-        first[8..8 + head.len()].copy_from_slice(head);
-        let mut head = &first[..8 + head.len()];
-        let mut parts = body.chunks(body.len().div_ceil(cells)).peekable();
-        let mut written = true;
-        while let Some(part) = parts.next() {
-            let more = parts.peek().is_some();
-            written &= self.write_in_cell(message, head, part.len(), more, |out| {
-                out.copy_from_slice(part);
-            });
-            head = &[];
-        }
-        written
+        let read = self.reader.position();
+        self.writer.write_split(message, head, body, read)
     }
 
     /// The next message from the peer.
@@ -185,6 +240,14 @@ impl Pair {
     #[inline]
     pub fn release(&mut self) -> bool {
         self.reader.release()
+    }
+
+    /// What is there of the body of the early record last returned by [`Pair::next`], from byte
+    /// `from` on.
+    #[inline]
+    pub fn early_bytes(&self, from: usize) -> &[u8] {
+        self.cell
+            .map_or(&[], |cell| self.cells.early_bytes(cell, from))
     }
 
     /// Frees the record last returned by [`Pair::next`] if it was in a cell, and takes the cell.
@@ -235,6 +298,23 @@ fn record_in_cell<'a>(
     record: &[u8],
     more: bool,
 ) -> Next<'a> {
+    if CellRef::is_early(record) {
+        let Some((found, head)) = cells.early(record) else {
+            return Next::Malformed;
+        };
+        let mut early = EarlyRecord {
+            head: [0; HEAD_MAX_BYTES],
+            head_len: head.len(),
+            body_len: found.len(),
+            first_touch: false,
+        };
+        early.head[..head.len()].copy_from_slice(head);
+        if *cell != Some(found) {
+            *cell = Some(found);
+            early.first_touch = cells.count_use(found);
+        }
+        return Next::Early(message, early);
+    }
     let Some((found, bytes, first_touch)) = cells.bytes(record) else {
         return Next::Malformed;
     };

@@ -3,25 +3,30 @@
 
 use super::*;
 use crate::shm::cells::CELL_BODY_MAX_BYTES;
+use crate::shm::early::EarlyBody;
 use crate::shm::mapping::Mapping;
 use crate::shm::memory::{
-    CELL_BYTES, CELLS_PER_PAIR, FASTBOX_AT, FASTBOX_BYTES, LINE_BYTES, RECORDS_AT, RING_BYTES,
+    CELL_BYTES, CELLS_AT, CELLS_PER_PAIR, FASTBOX_AT, FASTBOX_BYTES, LINE_BYTES, RECORDS_AT,
+    RING_BYTES,
 };
+use crate::shm::peer::assemble;
 use crate::shm::reassembly::Reassembly;
 use crate::shm::ring::{RECORD_MAX_BYTES, SPLIT_MAX_BYTES};
 use crate::{Inbox, ProcId};
 use ferry_fuzz::fuzz;
 
-/// Counts the bytes of split messages. Takes them as streams, or whole.
+/// Counts the bytes of messages that come in parts. Takes them as streams, as fragments or whole.
 #[derive(Default)]
 struct Counting {
     streams: bool,
+    fragments: bool,
     bytes: usize,
+    buffer: Vec<u8>,
 }
 
 impl Inbox for Counting {
     fn on_message(&mut self, _: ProcId, _: u8, bytes: &[u8]) -> bool {
-        assert!(bytes.len() <= SPLIT_MAX_BYTES);
+        assert!(bytes.len() <= SPLIT_MAX_BYTES.max(CELL_BYTES));
         self.bytes += bytes.len();
         false
     }
@@ -30,6 +35,22 @@ impl Inbox for Counting {
     }
     fn stream_part(&mut self, _: ProcId, _: u8, head: &[u8], bytes: &[u8]) {
         assert_eq!(head.len(), 1);
+        self.bytes += bytes.len();
+    }
+    fn takes_fragments(&self, _: u8) -> bool {
+        self.fragments
+    }
+    fn stream_buffer(&mut self, _: ProcId, _: u8, _: &[u8], left: usize) -> Option<&mut [u8]> {
+        self.buffer.resize(left.min(9000), 0);
+        self.fragments.then_some(&mut self.buffer)
+    }
+    fn stream_written(&mut self, _: ProcId, _: u8, _: &[u8], bytes: usize) {
+        self.bytes += bytes;
+    }
+    fn fragment_written(&mut self, _: ProcId, _: u8, _: &[u8], bytes: usize, _: bool) {
+        self.bytes += bytes;
+    }
+    fn fragment_part(&mut self, _: ProcId, _: u8, _: &[u8], bytes: &[u8], _: bool) {
         self.bytes += bytes.len();
     }
 }
@@ -46,6 +67,9 @@ const TAKE: u8 = 3;
 const SEND: u8 = 4;
 const SEND_SPLIT: u8 = 5;
 const SEND_IN_CELL: u8 = 6;
+const SEND_EARLY: u8 = 7;
+/// Writes what is behind the first line of this process's and the peer's cells.
+const POKE_WRITTEN: u8 = 8;
 
 #[test]
 fn fuzz_shared_memory() {
@@ -73,6 +97,22 @@ fn fuzz_shared_memory() {
         in_cell(half, CELL_BODY_MAX_BYTES as u64 + 1),
         in_cell(0, 40),
         in_cell(CELLS_PER_PAIR as u64, 40),
+        [
+            step(POKE_DATA, 0, &cell_record(0, half | 1 << 31, 40)),
+            step(TAKE, 1, &[]),
+            step(POKE_WRITTEN, 0, &17u64.to_le_bytes()),
+            step(TAKE, 1, &[]),
+            step(POKE_WRITTEN, 0, &u64::MAX.to_le_bytes()),
+            step(TAKE, 0, &[]),
+            step(SEND_EARLY, 40000, &[]).repeat(9),
+        ]
+        .concat(),
+        [
+            step(POKE_WRITTEN, 0, &(1u64 << 20).to_le_bytes()),
+            in_cell(half | 1 << 31, CELL_BODY_MAX_BYTES as u64),
+            in_cell(half + 1 | 1 << 31, 0),
+        ]
+        .concat(),
         [
             step(SEND_IN_CELL, 5000, &[]).repeat(9),
             in_cell(0, 40),
@@ -168,7 +208,7 @@ fn fuzz_shared_memory() {
                 let n = bytes.len().min(end.saturating_sub(at));
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(at), n);
             };
-            match kind % 7 {
+            match kind % 9 {
                 POKE_DATA => poke(into, RECORDS_AT + at / LINE_BYTES * LINE_BYTES, RING_BYTES),
                 POKE_HEAD => poke(out, at % FASTBOX_AT, FASTBOX_AT),
                 POKE_FASTBOX => poke(
@@ -187,7 +227,7 @@ fn fuzz_shared_memory() {
                         from >= memory.start && from + bytes.len() <= memory.end
                     };
                     let next = pair.next();
-                    let in_cell = matches!(next, Next::InCell(..));
+                    let in_cell = matches!(next, Next::InCell(..) | Next::Early(..));
                     let release = match next {
                         Next::Nothing => false,
                         Next::Malformed => {
@@ -224,6 +264,21 @@ fn fuzz_shared_memory() {
                             outcome.push(1 << 16 | bytes.len());
                             true
                         }
+                        Next::Early(message, record) => {
+                            inbox.streams = at % 2 == 1;
+                            inbox.fragments = at % 3 == 1;
+                            let bytes = pair.early_bytes(at);
+                            assert!(inside(bytes, &ring) || inside(bytes, &other));
+                            let body = EarlyBody::new(&pair, record.body_len);
+                            let head = record.head();
+                            match assemble(1, &mut long, message, head, &body, &mut inbox) {
+                                Ok(whole) => whole,
+                                Err(_) => {
+                                    outcome.push(1 << 26 | inbox.bytes);
+                                    break;
+                                }
+                            }
+                        }
                     };
                     let wakes = match (release, in_cell) {
                         (false, _) => false,
@@ -243,6 +298,18 @@ fn fuzz_shared_memory() {
                     );
                     outcome.push(1 << 24 | usize::from(sent));
                 }
+                SEND_EARLY => {
+                    let len = at.max(1);
+                    let mut filled = 0;
+                    let mut fill = |out: &mut [u8]| {
+                        filled += out.len();
+                        out.fill(0xee);
+                    };
+                    let sent = pair.send_early(*kind, &[1; 16], len, &mut fill);
+                    assert_eq!(filled, if sent { len } else { 0 });
+                    outcome.push(1 << 27 | usize::from(sent));
+                }
+                POKE_WRITTEN => poke(into, CELLS_AT, RING_BYTES),
                 SEND_IN_CELL => {
                     let fill = |out: &mut [u8]| {
                         assert_eq!(out.len(), at);
@@ -266,4 +333,61 @@ fn fuzz_shared_memory() {
         }
         outcome
     });
+}
+
+/// A writer that pauses in a body: what is there is read, and the rest by a later poll.
+#[test]
+fn an_early_record_is_read_as_far_as_it_is_written() {
+    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+    let (out, into) = (there.base(), back.base());
+    // SAFETY: both mappings outlive the pairs; each is one side.
+    let (mut lower, mut upper) = unsafe {
+        let fastbox = out.add(FASTBOX_AT);
+        (
+            Pair::new(
+                Writer::new(out),
+                Reader::new(into),
+                Fastbox::new(fastbox, true),
+                Cells::new(out, into, true, CELLS_PER_PAIR),
+            ),
+            Pair::new(
+                Writer::new(into),
+                Reader::new(out),
+                Fastbox::new(fastbox, false),
+                Cells::new(into, out, false, CELLS_PER_PAIR),
+            ),
+        )
+    };
+    let len = 3 * EARLY_RUN_BYTES + 5;
+    let (mut inbox, mut partial) = (Counting::default(), None);
+    inbox.fragments = true;
+    let mut filled = 0;
+    let mut fill = |run: &mut [u8]| {
+        filled += run.len();
+        // The record is there, and the runs before this one.
+        let Next::Early(5, record) = upper.next() else {
+            panic!("no early record")
+        };
+        assert_eq!((record.head(), record.body_len), (&b"head"[..], len));
+        let body = EarlyBody::new(&upper, record.body_len);
+        let whole = assemble(1, &mut partial, 5, record.head(), &body, &mut inbox);
+        assert!(matches!(whole, Ok(false)));
+        assert_eq!(inbox.bytes, filled - run.len());
+        run.fill(9);
+    };
+    assert!(lower.send_early(5, b"head", len, &mut fill));
+    assert_eq!(filled, len);
+    let Next::Early(5, record) = upper.next() else {
+        panic!("no early record")
+    };
+    let body = EarlyBody::new(&upper, record.body_len);
+    let whole = assemble(1, &mut partial, 5, record.head(), &body, &mut inbox);
+    assert!(matches!(whole, Ok(true)));
+    assert_eq!((inbox.bytes, partial.is_none()), (len, true));
+    upper.release_cell();
+    assert!(matches!(upper.next(), Next::Nothing));
+    // The reply goes into the same cell.
+    assert!(upper.send_early(6, b"head", 9, &mut |out| out.fill(1)));
+    assert!(matches!(lower.next(), Next::Early(6, _)));
+    assert_eq!(lower.early_bytes(0), [1; 9]);
 }

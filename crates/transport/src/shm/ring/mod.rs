@@ -198,6 +198,18 @@ pub struct Reader {
     lap_start: u64,
 }
 
+/// How a record is published.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Publication {
+    /// With a full barrier. The reader has read everything before it, as far as is known, and waits
+    /// for it.
+    Awaited,
+    /// With a full barrier.
+    Barrier,
+    /// Without one: the caller has more to write, and sets one at the end.
+    NoBarrier,
+}
+
 /// What a reader has found.
 pub enum Found<'a> {
     /// Nothing new.
@@ -261,8 +273,12 @@ impl Writer {
         read: u32,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        let awaited = self.is_read();
-        self.write_record(message, head, len, 0, awaited, read, fill)
+        let publication = if self.is_read() {
+            Publication::Awaited
+        } else {
+            Publication::Barrier
+        };
+        self.write_record(message, head, len, 0, publication, read, fill)
     }
 
     /// Writes a message of up to [`SPLIT_MAX_BYTES`] bytes, split over several records. The first
@@ -282,7 +298,7 @@ impl Writer {
             body_offset,
             body_offset + first.len(),
             more,
-            false,
+            Publication::Barrier,
             read,
             |out| {
                 out[body_offset..].copy_from_slice(first);
@@ -292,35 +308,46 @@ impl Writer {
         );
         while let Some(part) = parts.next() {
             let more = if parts.peek().is_some() { MORE } else { 0 };
-            written &= self.write_record(message, 0, part.len(), more, false, read, |out| {
-                out.copy_from_slice(part);
-            });
+            written &= self.write_record(
+                message,
+                0,
+                part.len(),
+                more,
+                Publication::Barrier,
+                read,
+                |out| {
+                    out.copy_from_slice(part);
+                },
+            );
         }
         debug_assert!(written, "there was room for all");
         written
     }
 
-    /// Writes a record whose body is in `cell`, and publishes it with a full barrier. `more`: the
-    /// message goes on in the next record. False: no room.
+    /// Writes a record whose body is in `cell`, and publishes it. `barrier`: with a full barrier.
+    /// False: no room.
     #[inline]
     pub fn write_in_cell(
         &mut self,
         message: u8,
         cell: [u8; 8],
         head: &[u8],
-        more: bool,
         read: u32,
+        barrier: bool,
     ) -> bool {
-        let marks = IN_CELL | if more { MORE } else { 0 };
         let len = 8 + head.len();
-        self.write_record(message, len, len, marks, false, read, |out| {
+        let publication = if barrier {
+            Publication::Barrier
+        } else {
+            Publication::NoBarrier
+        };
+        self.write_record(message, len, len, IN_CELL, publication, read, |out| {
             out[..8].copy_from_slice(&cell);
             out[8..].copy_from_slice(head);
         })
     }
 
-    /// Writes a record and publishes it with a full barrier. `awaited`: the reader has read
-    /// everything before it, as far as is known, and waits for it.
+    /// Writes a record and publishes it.
     #[inline]
     #[allow(clippy::too_many_arguments)]
     fn write_record(
@@ -329,7 +356,7 @@ impl Writer {
         head: usize,
         len: usize,
         marks: u64,
-        awaited: bool,
+        publication: Publication,
         read: u32,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
@@ -339,7 +366,7 @@ impl Writer {
             len,
             gap: 0,
         };
-        if awaited
+        if publication == Publication::Awaited
             && shape.lines() >= GAP_MIN_BYTES
             && shape.lines() + GAP_BYTES <= to_end(self.tail)
         {
@@ -362,7 +389,9 @@ impl Writer {
         // is visible to the reader, hence the full barriers below.
         let published = self.memory.word(self.tail);
         let word = word(u64::from(message), shape, marks, read);
-        if awaited {
+        if publication == Publication::NoBarrier {
+            published.store(word, Ordering::Release);
+        } else if publication == Publication::Awaited {
             published.store(word, Ordering::Release);
             // The reader waits for these lines; the first it has seen by now. They are demoted
             // before the barrier: an exchange would wait until all are written. The next message
@@ -457,11 +486,10 @@ impl Writer {
         self.head = self.head.max(head);
     }
 
-    /// Returns whether there is room for this many records of a line each. One of them may skip the
-    /// ring's end.
+    /// Returns whether there is room for a record of one line, which may skip the ring's end.
     #[inline]
-    pub fn has_lines(&mut self, records: usize) -> bool {
-        self.has_room_for((records + 1) as u64 * LINE_BYTES as u64)
+    pub fn has_line(&mut self) -> bool {
+        self.has_room_for(2 * LINE_BYTES as u64)
     }
 
     /// Asks the reader for a wakeup when it next frees room. The caller looks for room once more
