@@ -110,7 +110,7 @@ fn fuzz_shared_memory() {
         [
             step(POKE_WRITTEN, 0, &(1u64 << 20).to_le_bytes()),
             in_cell(half | 1 << 31, CELL_BODY_MAX_BYTES as u64),
-            in_cell(half + 1 | 1 << 31, 0),
+            in_cell((half + 1) | 1 << 31, 0),
         ]
         .concat(),
         [
