@@ -29,7 +29,7 @@ pub struct Shared {
     words: Vec<AtomicU64>,
     /// The first words of the cells.
     written: [AtomicU64; CELLS_PER_PAIR / 2],
-    /// A marker for the bytes of each line, then one for the fastbox, then one for each line of each
+    /// A marker for the bytes of each line, then one for the fastbox, then one for each line of a
     /// cell.
     owners: Vec<UnsafeCell<()>>,
     fastbox: AtomicU64,
