@@ -9,9 +9,9 @@ use crate::tcp::{self, Tcp};
 use crate::tipc::{self, Tipc};
 use crate::wakeup::{self, Wakeup};
 use crate::{
-    Answer, BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Fragments, Inbox,
-    ProcId, ReadError, ReadStart, RemoteMemory, Sleeper, Streamed, Transport, TransportError,
-    VirtualTime, ZeroCopy,
+    Answer, BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Inbox, ProcId,
+    ReadError, ReadStart, RemoteMemory, Sleeper, Streamed, Transport, TransportError, VirtualTime,
+    ZeroCopy,
 };
 use ferry_job::{Directory, RankInfo, Segment};
 use std::sync::atomic::AtomicU32;
@@ -310,35 +310,6 @@ impl Transports {
         }
     }
 
-    /// [`Transport::fragments`] on the transport to `to`.
-    pub fn fragments(
-        &mut self,
-        to: ProcId,
-        head: usize,
-        awaited: bool,
-    ) -> Result<Fragments, TransportError> {
-        Ok(self.transport(to)?.fragments(to, head, awaited))
-    }
-
-    /// [`Transport::send_fragment`] on the transport to `to`.
-    pub fn send_fragment(
-        &mut self,
-        to: ProcId,
-        message: u8,
-        head: &[u8],
-        body: Body<'_>,
-        awaited: bool,
-    ) -> Result<Answer, TransportError> {
-        self.transport(to)?
-            .send_fragment(to, message, head, body, awaited)
-    }
-
-    /// [`Transport::first_touches`] on the transport to `peer`.
-    pub fn first_touches(&mut self, peer: ProcId) -> u64 {
-        self.transport(peer)
-            .map_or(0, |transport| transport.first_touches(peer))
-    }
-
     /// [`Transport::send`] on the transport to `to`.
     #[inline]
     pub fn send(
@@ -606,6 +577,7 @@ impl Transports {
 
 mod coalescing;
 mod foreign;
+mod fragments;
 mod node;
 
 pub use foreign::SharedSegment;
