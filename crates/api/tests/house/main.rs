@@ -223,7 +223,7 @@ const TRANSPORT_EXCEPTIONS: [(&str, &str); 3] = [
 
 #[test]
 fn transports_do_not_use_each_other() {
-    let layers: [(&str, &[&str]); 35] = [
+    let layers: [(&str, &[&str]); 36] = [
         (
             "registry",
             &[
