@@ -148,7 +148,7 @@ impl Datatype {
         use Basic::*;
         let kinds: &[Basic] = match class {
             MatchClass::Integer => &[Integer1, Integer2, Integer4, Integer8, Integer16],
-            MatchClass::Real => &[Real4, Real8, Real16],
+            MatchClass::Real => &[Real2, Real4, Real8, Real16],
             MatchClass::Complex => &[Complex8, Complex16, Complex32],
             MatchClass::Logical => &[Logical1, Logical2, Logical4, Logical8, Logical16],
         };
