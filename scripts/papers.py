@@ -432,8 +432,10 @@ def write(found, table):
 Made by `make papers` on {datetime.date.today()} at commit {commit}. Nothing in it was measured on
 the hardware: the machines are models ([dimmnet2](machines/dimmnet2.md), [mpc](machines/mpc.md),
 [rapidio](machines/rapidio.md)), the software that the papers describe really runs on them, and
-time is virtual. With computation counted as zero, as here, every run gives the same digits, but
-for columns of 16 KiB on RapidIO, which differ by up to 4 % in some runs; why is not known yet.
+time is virtual.
+
+With computation counted as zero, as here, every run gives the same digits, but for columns of 16
+KiB on RapidIO, which differ by up to 4 % in some runs; why is not known yet.
 
 *Given*: a figure of the machine file, the hardware as the paper states it. *Fitted*: one figure
 of the machine file was chosen so that this row comes out; the file says which. *Prediction*:
