@@ -198,12 +198,12 @@ impl Engine {
 
     /// DATA: a part of a message.
     pub fn on_data(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
-        let mut fields = Fields(bytes);
-        let req = ReqId(fields.u32()?);
-        self.advance_data(from, req, fields.0.len(), Some(fields.0))
+        let (head, data) = bytes.split_first_chunk::<4>()?;
+        self.on_data_part(from, head, data.len(), Some(data))
     }
 
     /// `bytes` bytes of DATA with this head have arrived. With `data`, this function stores them.
+    /// Otherwise they are in the receive's buffer already. `None`: malformed.
     pub fn on_data_part(
         &mut self,
         from: ProcId,
@@ -212,16 +212,6 @@ impl Engine {
         data: Option<&[u8]>,
     ) -> Option<()> {
         let req = ReqId(Fields(head).u32()?);
-        self.advance_data(from, req, bytes, data)
-    }
-
-    fn advance_data(
-        &mut self,
-        from: ProcId,
-        req: ReqId,
-        bytes: usize,
-        data: Option<&[u8]>,
-    ) -> Option<()> {
         let total = self.requests.envelope_of(req)?.len;
         let Some(Operation::Receive {
             sink,

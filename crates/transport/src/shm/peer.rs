@@ -73,7 +73,7 @@ pub(super) fn reassemble(
 
 /// Takes what is there of the body of an early record. Returns whether that was all.
 #[inline(never)]
-pub(super) fn assemble(
+pub(super) fn reassemble_early(
     from: ProcId,
     partial: &mut Option<Reassembly>,
     message: u8,
@@ -280,7 +280,7 @@ impl Shm {
                     }
                     let body = EarlyBody::new(pair, record.body_len);
                     let head = record.head();
-                    if !assemble(process, reassembly, message, head, &body, inbox)? {
+                    if !reassemble_early(process, reassembly, message, head, &body, inbox)? {
                         return Ok((delivered, true));
                     }
                     if pair.release_cell() {

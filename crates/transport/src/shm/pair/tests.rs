@@ -9,7 +9,7 @@ use crate::shm::memory::{
     CELL_BYTES, CELLS_AT, CELLS_PER_PAIR, FASTBOX_AT, FASTBOX_BYTES, LINE_BYTES, RECORDS_AT,
     RING_BYTES,
 };
-use crate::shm::peer::assemble;
+use crate::shm::peer::reassemble_early;
 use crate::shm::reassembly::Reassembly;
 use crate::shm::ring::{RECORD_MAX_BYTES, SPLIT_MAX_BYTES};
 use crate::{Inbox, ProcId};
@@ -271,7 +271,7 @@ fn fuzz_shared_memory() {
                             assert!(inside(bytes, &ring) || inside(bytes, &other));
                             let body = EarlyBody::new(&pair, record.body_len);
                             let head = record.head();
-                            match assemble(1, &mut long, message, head, &body, &mut inbox) {
+                            match reassemble_early(1, &mut long, message, head, &body, &mut inbox) {
                                 Ok(whole) => whole,
                                 Err(_) => {
                                     outcome.push(1 << 26 | inbox.bytes);
@@ -370,7 +370,7 @@ fn an_early_record_is_read_as_far_as_it_is_written() {
         };
         assert_eq!((record.head(), record.body_len), (&b"head"[..], len));
         let body = EarlyBody::new(&upper, record.body_len);
-        let whole = assemble(1, &mut partial, 5, record.head(), &body, &mut inbox);
+        let whole = reassemble_early(1, &mut partial, 5, record.head(), &body, &mut inbox);
         assert!(matches!(whole, Ok(false)));
         assert_eq!(inbox.bytes, filled - run.len());
         run.fill(9);
@@ -381,7 +381,7 @@ fn an_early_record_is_read_as_far_as_it_is_written() {
         panic!("no early record")
     };
     let body = EarlyBody::new(&upper, record.body_len);
-    let whole = assemble(1, &mut partial, 5, record.head(), &body, &mut inbox);
+    let whole = reassemble_early(1, &mut partial, 5, record.head(), &body, &mut inbox);
     assert!(matches!(whole, Ok(true)));
     assert_eq!((inbox.bytes, partial.is_none()), (len, true));
     upper.release_cell();
