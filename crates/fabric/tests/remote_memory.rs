@@ -6,7 +6,7 @@ use ferry_fabric::machine::{self, Machine};
 use ferry_fabric::remote_memory::{Blocks, RemoteError, RemoteMemory, SegmentKey};
 use ferry_fabric::{Client, ModelSegment, Rank, Time};
 use proptest::prelude::*;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::Mutex;
 
 const MACHINES: [&str; 6] = [
@@ -212,9 +212,9 @@ fn play(
     keys: &[SegmentKey],
     accesses: &[Access],
     gets: bool,
-) -> HashMap<Rank, Vec<u8>> {
+) -> FxHashMap<Rank, Vec<u8>> {
     let (me, ranks) = (node.c.me(), node.c.ranks());
-    let mut model: HashMap<Rank, Vec<u8>> = HashMap::new();
+    let mut model: FxHashMap<Rank, Vec<u8>> = FxHashMap::default();
     for (number, access) in accesses.iter().enumerate() {
         let peer = (me + 1 + access.peer % (ranks - 1)) % ranks;
         let part = model.entry(peer).or_insert_with(|| vec![0; PART]);
@@ -260,7 +260,7 @@ proptest! {
         ranks in 2u32..5,
         accesses in prop::collection::vec(prop::collection::vec(access(), 1..25), 4),
     ) {
-        let held = Mutex::new(HashMap::new());
+        let held = Mutex::new(FxHashMap::default());
         job(MACHINES[machine], ranks, |node| {
             let (me, bytes) = (node.c.me(), PART * node.c.ranks() as usize);
             let (address, keys) = node.share(bytes);

@@ -22,7 +22,7 @@ use crate::protocol::engine::{Engine, Worker};
 use crate::protocol::select::{CLASSES, size_class};
 use crate::queue::outgoing::{Outgoing, Payload};
 use ferry_transport::Features;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Length of the header, bytes: match key and length.
 const HEADER_BYTES: usize = 24;
@@ -77,13 +77,13 @@ struct PeerHistory {
 /// The state of speculative messages in both directions.
 #[derive(Default)]
 pub(crate) struct Speculative {
-    history: HashMap<ProcId, PeerHistory>,
+    history: FxHashMap<ProcId, PeerHistory>,
     /// Peers that were sent a speculative message and have sent nothing since.
-    unanswered: HashSet<ProcId>,
+    unanswered: FxHashSet<ProcId>,
     /// Messages that are arriving, by sender.
-    incoming: HashMap<ProcId, Incoming>,
+    incoming: FxHashMap<ProcId, Incoming>,
     /// Unexpected messages, whole or in part, by their number.
-    buffered: HashMap<u32, Buffered>,
+    buffered: FxHashMap<u32, Buffered>,
     /// The number of the next unexpected message.
     next_number: u32,
 }

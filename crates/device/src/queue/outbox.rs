@@ -3,12 +3,13 @@
 use crate::base::key::ProcId;
 use crate::base::request::ReqId;
 use crate::queue::outgoing::{Outgoing, Payload};
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
 /// The send queues of a process. A peer has one only while messages to it wait.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    queues: HashMap<ProcId, VecDeque<Outgoing>>,
+    queues: FxHashMap<ProcId, VecDeque<Outgoing>>,
     /// Peers with a queue, in the order in which the queues were made.
     peers: Vec<ProcId>,
 }

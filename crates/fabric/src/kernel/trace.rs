@@ -2,7 +2,7 @@
 
 use super::Rank;
 use crate::time::Time;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -32,7 +32,7 @@ impl Track {
 /// A timeline that is being written.
 pub struct Trace {
     out: BufWriter<File>,
-    named: HashSet<Track>,
+    named: FxHashSet<Track>,
     links: Vec<String>,
     failed: bool,
 }
@@ -55,7 +55,7 @@ impl Trace {
         }
         Ok(Trace {
             out,
-            named: HashSet::new(),
+            named: FxHashSet::default(),
             links,
             failed: false,
         })

@@ -4,7 +4,7 @@ use super::*;
 use crate::kernel::{Client, InvalidCommand, Model, ModelSegment, Observers, Server};
 use crate::machine;
 use crate::platform::{Count, Figure};
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 use std::thread;
 
 /// The network of the machine cluster40, as a tree.
@@ -23,8 +23,8 @@ fn routes_through_a_tree_go_up_and_down_once() {
     let (nodes, leaf, uplinks) = (10, 4, 3);
     let network = Network::new(&tree(leaf, uplinks), nodes);
     let names = network.names();
-    assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
-    let mut used = HashSet::new();
+    assert_eq!(names.iter().collect::<FxHashSet<_>>().len(), names.len());
+    let mut used = FxHashSet::default();
     for (from, to) in (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to))) {
         let (route, hops) = network.route(from, to);
         let links = &route[..usize::from(hops)];

@@ -1,7 +1,7 @@
 //! Memory on the card: the SO-DIMM. Only pages that were written take memory of this process.
 
 use crate::kernel::{ModelSegment, Rank};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Bytes of a page of the modelled memory.
 const PAGE_BYTES: usize = 4096;
@@ -33,7 +33,7 @@ impl SharedMemory {
 /// A process's part of the SO-DIMM. What was never written reads as zeros.
 pub struct SoDimm {
     bytes: u64,
-    pages: HashMap<u64, Box<[u8; PAGE_BYTES]>>,
+    pages: FxHashMap<u64, Box<[u8; PAGE_BYTES]>>,
     shared: Option<SharedMemory>,
 }
 
@@ -42,7 +42,7 @@ impl SoDimm {
     pub fn new(bytes: u64) -> SoDimm {
         SoDimm {
             bytes,
-            pages: HashMap::new(),
+            pages: FxHashMap::default(),
             shared: None,
         }
     }

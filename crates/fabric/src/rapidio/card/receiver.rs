@@ -2,7 +2,8 @@
 
 use super::packet::{LETTERS, Segment};
 use crate::rapidio::command::{Physical, Piece, QueueId, SEGMENT_MAX_BYTES};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Where a message goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +76,7 @@ pub struct Receiver {
     general_free: u32,
     alignment: u64,
     queues: Vec<Option<OpenQueue>>,
-    streams: HashMap<(u32, u8), Stream>,
+    streams: FxHashMap<(u32, u8), Stream>,
     next_order: u64,
     /// Nodes that the driver has forgotten.
     forgotten: BTreeSet<u32>,
@@ -90,7 +91,7 @@ impl Receiver {
             general_free: general,
             alignment,
             queues: (0..queues).map(|_| None).collect(),
-            streams: HashMap::new(),
+            streams: FxHashMap::default(),
             next_order: 0,
             forgotten: BTreeSet::new(),
         }

@@ -2,7 +2,8 @@
 
 use super::packet::{LETTERS, Message, Segment};
 use crate::rapidio::command::SendId;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// A message in the send list.
@@ -39,7 +40,7 @@ struct Stream {
 #[derive(Debug, Default)]
 pub struct Sender {
     list: VecDeque<Listed>,
-    streams: HashMap<(u32, u8), Stream>,
+    streams: FxHashMap<(u32, u8), Stream>,
     /// Nodes that the driver has forgotten.
     forgotten: BTreeSet<u32>,
     /// A message is being put onto the link, or is about to be.

@@ -18,7 +18,9 @@ use crate::platform::{Cpu, Platform};
 use crate::rapidio::figures::Figures;
 use crate::remote_memory::RemoteMemory;
 use crate::time::Time;
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use staging::Staging;
+use std::collections::VecDeque;
 
 /// Match bits of the transport's messages.
 const MESSAGE_BITS: u64 = 1;
@@ -66,7 +68,7 @@ struct Incoming {
     body: LargeBody,
     request: Request,
     /// Takes the bytes if they do not belong into one run.
-    scattered: Option<Box<[u8]>>,
+    scattered: Option<Staging>,
 }
 
 /// A body that was asked for.
@@ -82,7 +84,7 @@ struct Outgoing {
     /// Address of the first byte behind these.
     next: usize,
     /// The bytes that have come in parts, if they do not lie in one run.
-    packed: Vec<u8>,
+    packed: Option<Staging>,
 }
 
 /// MPI's driver.
@@ -96,7 +98,7 @@ pub struct RapidioDriver {
     /// Memory for more of them.
     free: Vec<Box<[u8]>>,
     /// By peer: the next message asks it for this body, to be stored at the address.
-    next_cts: HashMap<Rank, (LargeBody, Option<usize>)>,
+    next_cts: FxHashMap<Rank, (LargeBody, Option<usize>)>,
     incoming: Vec<Incoming>,
     /// In the order in which they were asked for. Two to a peer can have the same head: the
     /// receiver may have all of one, and ask for the next, before this side has noticed that the
@@ -127,7 +129,7 @@ impl RapidioDriver {
                 .map(|_| vec![0; mx.eager_max()].into())
                 .collect(),
             mx,
-            next_cts: HashMap::new(),
+            next_cts: FxHashMap::default(),
             incoming: Vec::new(),
             outgoing: Vec::new(),
             error: None,
@@ -174,16 +176,10 @@ impl RapidioDriver {
         packet: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
         let bytes = body.bytes;
-        let mut scattered = match address {
-            Some(_) => None,
-            None => Some(vec![0; bytes].into_boxed_slice()),
-        };
-        let own = scattered
-            .as_mut()
-            .map(|s| s.as_mut_ptr().expose_provenance());
-        let memory = UserMemory {
-            address: own.or(address).unwrap_or_default(),
-            bytes,
+        let mut scattered = None;
+        let memory = match address {
+            Some(address) => UserMemory { address, bytes },
+            None => scattered.insert(Staging::zeroed(bytes)).receive_memory(),
         };
         let address = self.address(from);
         // SAFETY: `before_cts` says that the memory is valid until the body has come, or it is
@@ -212,11 +208,22 @@ impl RapidioDriver {
     fn pack(&mut self, c: &mut Client, at: usize, part: Body<'_>) -> Result<(), Malformed> {
         self.charge_copy(c, part.len());
         let outgoing = &mut self.outgoing[at];
-        part.append_to(&mut outgoing.packed);
-        if outgoing.packed.len() < outgoing.body.bytes {
+        let (to, bytes) = (outgoing.to, outgoing.body.bytes);
+        let packed = match &mut outgoing.packed {
+            Some(packed) => packed,
+            none => none.insert(Staging::with_capacity(bytes).ok_or(Malformed(
+                to,
+                "asks for more bytes than this rank can allocate",
+            ))?),
+        };
+        if part.len() > bytes - packed.len() {
+            return Err(Malformed(to, "asks for fewer bytes than the body has"));
+        }
+        packed.append(part);
+        if packed.len() < bytes {
             return Ok(());
         }
-        let memory = UserMemory::of(&outgoing.packed);
+        let memory = packed.send_memory();
         self.start_send(c, at, memory)
     }
 
@@ -306,7 +313,7 @@ impl RapidioDriver {
                 request: None,
                 reported: 0,
                 next: 0,
-                packed: Vec::new(),
+                packed: None,
             });
         }
         up.on_message(from, packet.message, packet.bytes);
@@ -330,9 +337,10 @@ impl RapidioDriver {
             } = self.incoming.remove(at);
             count += 1;
             match scattered {
-                Some(bytes) => {
+                Some(staging) => {
+                    let bytes = staging.as_slice();
                     self.charge_copy(c, bytes.len());
-                    deliver_stream(up, from, body.message, &body.head, &bytes);
+                    deliver_stream(up, from, body.message, &body.head, bytes);
                 }
                 None => up.stream_placed(from, body.message, &body.head, body.bytes),
             }
@@ -343,10 +351,8 @@ impl RapidioDriver {
     /// Forgets bodies that were sent from `packed`. The transport has known them as sent before.
     fn drop_packed(&mut self) {
         let mx = &mut self.mx;
-        self.outgoing.retain(|o| {
-            let is_packed = !o.packed.is_empty();
-            !(is_packed && o.request.is_some_and(|r| mx.test(r).is_some()))
-        });
+        self.outgoing
+            .retain(|o| !(o.packed.is_some() && o.request.is_some_and(|r| mx.test(r).is_some())));
     }
 }
 
@@ -457,7 +463,7 @@ impl Driver for RapidioDriver {
 
     fn stream(&mut self, c: &mut Client, to: Rank, message: u8, head: &[u8], body: &[u8]) -> usize {
         let address = body.as_ptr().addr();
-        let is = |o: &Outgoing| o.to == to && o.packed.is_empty() && o.body.is(message, head);
+        let is = |o: &Outgoing| o.to == to && o.packed.is_none() && o.body.is(message, head);
         // One that has begun, or the first that has not.
         let begun = |o: &Outgoing| is(o) && o.request.is_some() && o.next == address;
         let mut outgoing = self.outgoing.iter();
@@ -542,5 +548,6 @@ impl Driver for RapidioDriver {
 }
 
 mod remote_memory;
+mod staging;
 #[cfg(test)]
 mod tests;

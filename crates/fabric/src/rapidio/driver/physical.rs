@@ -4,7 +4,7 @@
 //! physical addresses, and here they become bytes of the process again.
 
 use crate::rapidio::command::{PAGE_BYTES, Physical, WINDOW_AT};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Bytes that lie one after the other in physical memory. A run never crosses a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,9 +71,9 @@ struct Page {
 #[derive(Default)]
 pub struct PhysicalMemory {
     /// By frame number.
-    pages: HashMap<u64, Page>,
+    pages: FxHashMap<u64, Page>,
     /// Frame numbers of user pages, by page number in the program.
-    frames: HashMap<usize, u64>,
+    frames: FxHashMap<usize, u64>,
     /// Frame numbers that were used and are free.
     free: Vec<u64>,
     /// Frame numbers so far.

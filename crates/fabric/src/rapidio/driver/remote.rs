@@ -15,7 +15,8 @@ use crate::rapidio::command::{Physical, WINDOW_AT};
 use crate::rapidio::figures::Figures;
 use crate::remote_memory::{Offer, SegmentKey};
 use crate::time::Time;
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
 /// A node's use of other nodes' windows, and of its own.
 pub struct Remote {
@@ -26,7 +27,7 @@ pub struct Remote {
     /// This node's window.
     pub(crate) window: MappedWindow,
     /// By peer: where the last put that was not flushed began.
-    unflushed: HashMap<Rank, u64>,
+    unflushed: FxHashMap<Rank, u64>,
     notifications: VecDeque<(Rank, u8)>,
 }
 
@@ -38,7 +39,7 @@ impl Remote {
             offer: offer(platform, f),
             io_max: f.io.value.0 as usize,
             window: MappedWindow::new(f.window.value.0),
-            unflushed: HashMap::new(),
+            unflushed: FxHashMap::default(),
             notifications: VecDeque::new(),
         }
     }

@@ -24,7 +24,8 @@ use crate::time::{Rate, Time};
 use control::{CTRL_HEAD_BYTES, REQ, RSP, SHORT};
 use data::{Incoming, Outgoing};
 use physical_memory::PhysicalMemory;
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use window::Window;
 
 /// What an entry of the LME is about.
@@ -65,7 +66,7 @@ pub struct RemoteWriteDriver {
     /// Ranks of a node.
     processes: u32,
     me: Rank,
-    peers: HashMap<Rank, Peer>,
+    peers: FxHashMap<Rank, Peer>,
     physical: PhysicalMemory,
     /// Entries of the LME that are not done, oldest first.
     posted: VecDeque<Posted>,
@@ -88,7 +89,7 @@ impl RemoteWriteDriver {
             memory: platform.memory.clone(),
             processes: platform.processes(),
             me,
-            peers: HashMap::new(),
+            peers: FxHashMap::default(),
             posted: VecDeque::new(),
             backlog: Vec::new(),
             next_number: 1,

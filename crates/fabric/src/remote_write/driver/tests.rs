@@ -11,7 +11,7 @@ use std::sync::Mutex;
 struct Received {
     messages: Vec<(Rank, u8, Vec<u8>)>,
     /// What came of large messages, by their heads.
-    bodies: HashMap<Vec<u8>, Vec<u8>>,
+    bodies: FxHashMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Received {
@@ -130,7 +130,7 @@ fn job(
     let segment = ModelSegment::create(ranks, 0, b"").unwrap();
     let card = Card::new(platform, figures, ranks);
     let server = Server::new(segment.clone(), card, None);
-    let credits = Mutex::new(HashMap::new());
+    let credits = Mutex::new(FxHashMap::default());
     std::thread::scope(|s| {
         let running = s.spawn(|| server.run(|now| panic!("stuck at {now}")));
         let all: Vec<_> = (0..ranks)

@@ -42,7 +42,8 @@ use assignment::Assignment;
 use buffer::Buffer;
 use costs::{charge_pages, charge_write_back};
 use header::{Header, SEGMENT_BYTES};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeSet, VecDeque};
 use transfer::Transfer;
 
 /// Mailbox of the general queue: control information and small data.
@@ -148,17 +149,17 @@ pub struct ControlLevel<L> {
     costs: ControlCosts,
     /// By user: what there is for it.
     users: Vec<VecDeque<ControlEvent>>,
-    peers: HashMap<Rank, Peer>,
+    peers: FxHashMap<Rank, Peer>,
     /// Nodes that are lost ([`ControlLevel::forget_peer`]).
     forgotten: BTreeSet<Rank>,
-    buffers: HashMap<BufferId, Buffer>,
+    buffers: FxHashMap<BufferId, Buffer>,
     assignment: Assignment,
-    requests: HashMap<RequestId, QueueRequest>,
-    transfers: HashMap<TransferId, Transfer>,
+    requests: FxHashMap<RequestId, QueueRequest>,
+    transfers: FxHashMap<TransferId, Transfer>,
     /// Transfers whose next message the card's send list had no room for, oldest first.
     stalled: VecDeque<TransferId>,
     unsent: VecDeque<Unsent>,
-    in_flight: HashMap<SendId, InFlight>,
+    in_flight: FxHashMap<SendId, InFlight>,
     /// The last number of a buffer, request, transfer or send.
     last_number: u32,
 }
@@ -173,15 +174,15 @@ impl<L: Lower> ControlLevel<L> {
             limits,
             costs,
             users: Vec::new(),
-            peers: HashMap::new(),
+            peers: FxHashMap::default(),
             forgotten: BTreeSet::new(),
-            buffers: HashMap::new(),
+            buffers: FxHashMap::default(),
             assignment: Assignment::new(limits.queues, limits.mailboxes),
-            requests: HashMap::new(),
-            transfers: HashMap::new(),
+            requests: FxHashMap::default(),
+            transfers: FxHashMap::default(),
             stalled: VecDeque::new(),
             unsent: VecDeque::new(),
-            in_flight: HashMap::new(),
+            in_flight: FxHashMap::default(),
             last_number: 0,
         }
     }

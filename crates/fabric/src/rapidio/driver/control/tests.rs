@@ -71,7 +71,7 @@ proptest! {
         let users: Vec<[User; 2]> = (0..3)
             .map(|me| nodes.with(me, |n, _| [n.register_user(), n.register_user()]))
             .collect();
-        let mut sent: HashMap<(Rank, Rank, usize), Vec<Vec<u8>>> = HashMap::new();
+        let mut sent: FxHashMap<(Rank, Rank, usize), Vec<Vec<u8>>> = FxHashMap::default();
         for (number, &(from, to, user, bytes)) in sizes.iter().enumerate() {
             let content: Vec<u8> = (0..bytes).map(|i| (i * 5 + number) as u8).collect();
             let user_number = users[from as usize][user];
@@ -87,7 +87,7 @@ proptest! {
             sent.entry((from, to, user)).or_default().push(content);
         }
         nodes.run();
-        let mut received: HashMap<(Rank, Rank, usize), Vec<Vec<u8>>> = HashMap::new();
+        let mut received: FxHashMap<(Rank, Rank, usize), Vec<Vec<u8>>> = FxHashMap::default();
         for to in 0..3 {
             for (number, user) in users[to as usize].iter().enumerate() {
                 while let Some(event) = nodes.with(to, |n, _| n.event(*user)) {
@@ -132,7 +132,7 @@ proptest! {
             buffer: BufferId,
             received: bool,
         }
-        let mut all: HashMap<RequestId, One> = HashMap::new();
+        let mut all: FxHashMap<RequestId, One> = FxHashMap::default();
         let mut ready = Vec::new();
         for (number, &(from, to, bytes, at, place, like)) in transfers.iter().enumerate() {
             // Half of them lie alike in their pages.
@@ -160,7 +160,7 @@ proptest! {
             all.insert(key, one);
             ready.extend(mailbox.map(|m| (key, m)));
         }
-        let mut sending: HashMap<(Rank, TransferId), BufferId> = HashMap::new();
+        let mut sending: FxHashMap<(Rank, TransferId), BufferId> = FxHashMap::default();
         let mut left = 2 * all.len();
         while left > 0 {
             for (key, mailbox) in ready.drain(..) {
@@ -236,7 +236,7 @@ proptest! {
             received: bool,
             sent: bool,
         }
-        let mut all: HashMap<(Rank, RequestId), One> = HashMap::new();
+        let mut all: FxHashMap<(Rank, RequestId), One> = FxHashMap::default();
         let mut ready = Vec::new();
         for (number, &(from, to, bytes)) in transfers.iter().enumerate() {
             let content: Vec<u8> = (0..bytes).map(|i| (i * 3 + number) as u8 % 251).collect();

@@ -10,9 +10,9 @@ use proptest::prelude::*;
 struct Received {
     messages: Vec<(Rank, u8, Vec<u8>)>,
     /// What came of large messages in parts, by their heads.
-    bodies: HashMap<Vec<u8>, Vec<u8>>,
+    bodies: FxHashMap<Vec<u8>, Vec<u8>>,
     /// Bytes of large messages that came to where they belong, by their heads.
-    placed: HashMap<Vec<u8>, usize>,
+    placed: FxHashMap<Vec<u8>, usize>,
 }
 
 impl Upcall for Received {

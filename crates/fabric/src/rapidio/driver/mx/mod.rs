@@ -30,7 +30,8 @@ use crate::time::Time;
 use matching::{Queues, Unexpected, UnexpectedBody};
 use message::{Head, Kind, NO_REQUEST};
 use rendezvous::{LargeReceive, LargeSend};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Cause of what it costs to copy a message once more than the control level does.
 const COPYING: &str = "MX: copying unexpected messages";
@@ -141,15 +142,15 @@ pub struct Mx<L> {
     costs: MxCosts,
     /// By number. `None`: it is not open.
     endpoints: BTreeMap<u8, Queues>,
-    operations: HashMap<Request, Operation>,
+    operations: FxHashMap<Request, Operation>,
     /// Requests that are done and were not tested, oldest first.
     done: VecDeque<Request>,
-    queue_requests: HashMap<RequestId, Request>,
-    transfers: HashMap<TransferId, Request>,
+    queue_requests: FxHashMap<RequestId, Request>,
+    transfers: FxHashMap<TransferId, Request>,
     /// Grants for messages that [`Mx::send_granted`] has not named yet.
-    grants: HashMap<(Rank, u32), VecDeque<Grant>>,
+    grants: FxHashMap<(Rank, u32), VecDeque<Grant>>,
     /// Sends that are not announced by RTS, by receiver and its number for the message.
-    granted: HashMap<(Rank, u32), Request>,
+    granted: FxHashMap<(Rank, u32), Request>,
     last_request: u32,
 }
 
@@ -162,12 +163,12 @@ impl<L: Lower> Mx<L> {
             user,
             costs,
             endpoints: BTreeMap::new(),
-            operations: HashMap::new(),
+            operations: FxHashMap::default(),
             done: VecDeque::new(),
-            queue_requests: HashMap::new(),
-            transfers: HashMap::new(),
-            grants: HashMap::new(),
-            granted: HashMap::new(),
+            queue_requests: FxHashMap::default(),
+            transfers: FxHashMap::default(),
+            grants: FxHashMap::default(),
+            granted: FxHashMap::default(),
             last_request: 0,
         }
     }
