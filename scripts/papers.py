@@ -38,9 +38,6 @@ REMOTE = [
     "dimmnet2",
     "dimmnet2-planned",
 ]
-# What a column of 16 KiB takes between two nodes of RapidIO differs by up to 4 % in some runs: the
-# one figure here that is not the same each time. Why is not known yet.
-COLUMNS_APART = 0.05
 ONESIDED_SIZES = [8, 64, 1024, 16384]
 
 
@@ -351,27 +348,11 @@ def digits(found):
     return rows + rapidio.digits(found["rapidio"])
 
 
-def apart(row):
-    """A row without its value, which goes to the second place, if the value differs from run to
-    run (COLUMNS_APART)."""
-    loose = row[1].startswith("MPI column") and row[0].startswith("rapidio")
-    return (row[:-1], float(row[-1])) if loose else (row, None)
-
-
 def check_digits(found, table):
     """The committed results.csv holds what the code gives: virtual times are the same on each
-    run, but for columns on RapidIO, which may differ by COLUMNS_APART."""
+    run."""
     with (OUT / "results.csv").open(newline="") as kept:
         old, new = list(csv.reader(kept)), digits(found)
-    kept_columns = {tuple(row): value for row, value in map(apart, old) if value}
-    columns = {tuple(row): value for row, value in map(apart, new) if value}
-    near = {
-        row
-        for row, value in columns.items()
-        if row in kept_columns and abs(value / kept_columns[row] - 1) <= COLUMNS_APART
-    }
-    old = [row for row in old if tuple(row[:-1]) not in near]
-    new = [row for row in new if tuple(row[:-1]) not in near]
     differ = [row for row in new if row not in old] + [row for row in old if row not in new]
     if differ:
         table.failed.append(
@@ -434,8 +415,7 @@ the hardware: the machines are models ([dimmnet2](machines/dimmnet2.md), [mpc](m
 [rapidio](machines/rapidio.md)), the software that the papers describe really runs on them, and
 time is virtual.
 
-With computation counted as zero, as here, every run gives the same digits, but for columns of 16
-KiB on RapidIO, which differ by up to 4 % in some runs; why is not known yet.
+With computation counted as zero, as here, every run gives the same digits.
 
 *Given*: a figure of the machine file, the hardware as the paper states it. *Fitted*: one figure
 of the machine file was chosen so that this row comes out; the file says which. *Prediction*:

@@ -13,6 +13,7 @@ that no step has is a C program of tests/c (`errors`; * and ? allowed), on all i
 Steps that test an installation are preceded by `release build` and `install`.
 """
 
+import concurrent.futures
 import fnmatch
 import os
 import pathlib
@@ -21,6 +22,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -55,9 +57,17 @@ WHEEL_MODULES = "|".join(
         "win",
     )
 )
+# Steps that run at once, each with a core or less: time on the clock does not decide what they say.
+TOGETHER = (
+    ("models of ferry-device", "models of ferry-transport"),
+    ("C programs on machines", "tipc"),
+    ("overlap", "papers"),
+)
 # How many lines of a failed step's output are shown, and how many characters of each.
 LINES_SHOWN = 30
 LINE_CHARACTERS_SHOWN = 220
+# Held while a step's lines are printed.
+PRINTING = threading.Lock()
 
 
 def loom_packages():
@@ -162,12 +172,9 @@ def counts(text):
     return (passed, failed) if found else None
 
 
-MARK = {"TEST_STEP_OF": str(os.getpid())}
-
-
-def started():
-    """Process ids of all that a step has started, in any session: their environment has MARK."""
-    found, mark = [], "=".join(*MARK.items()).encode()
+def started(mark):
+    """Process ids of all that a step has started, in any session: their environment has this."""
+    found, mark = [], mark.encode()
     for environ in pathlib.Path("/proc").glob("[0-9]*/environ"):
         try:
             if mark in environ.read_bytes().split(b"\0"):
@@ -192,14 +199,15 @@ def end(pid):
         os.close(process)
 
 
-def run(command, environment, limit, out):
+def run(number, command, environment, limit, out):
     """Exit status of a step, or the reason that it has none. After `limit` seconds the step ends
-    with all that it has started."""
+    with all that it has started. `number` tells it from steps that run at the same time."""
+    variable, value = "TEST_STEP_OF", f"{os.getpid()}-{number}"
     try:
         step = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, **environment, **MARK},
+            env={**os.environ, **environment, variable: value},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -211,7 +219,7 @@ def run(command, environment, limit, out):
     except subprocess.TimeoutExpired:
         step.kill()
         step.wait()
-        while left := started():
+        while left := started(f"{variable}={value}"):
             for pid in left:
                 end(pid)
         return f"not done after {limit} s"
@@ -227,6 +235,28 @@ def show_failure(command, status, log, text):
         print(f"       {line[:LINE_CHARACTERS_SHOWN]}", flush=True)
 
 
+def do(number, step):
+    """Runs a step and prints its line: (passed, failed)."""
+    name, command, extra, limit = step
+    begin = time.monotonic()
+    log = LOGS / (re.sub(r"\W+", "-", name) + ".log")
+    with log.open("wb") as out:
+        status = run(number, command, extra, limit, out)
+    text = log.read_text(errors="replace")
+    good, bad = counts(text) or (0, 0)
+    if status != 0 and bad == 0:
+        bad = 1
+    if status == 0 and good == 0:
+        good = 1
+    seconds = time.monotonic() - begin
+    verdict = "ok" if bad == 0 else "FAILED"
+    with PRINTING:
+        print(f"{verdict:6} {name:28} {good:5} passed {bad:4} failed {seconds:6.0f} s", flush=True)
+        if bad:
+            show_failure(command, status, log, text)
+    return good, bad
+
+
 def main():
     arguments = sys.argv[1:]
     todo = list(steps())
@@ -238,23 +268,17 @@ def main():
     LOGS.mkdir(parents=True, exist_ok=True)
     passed = failed = 0
     begin = time.monotonic()
-    for name, command, extra, limit in todo:
-        step_begin = time.monotonic()
-        log = LOGS / (re.sub(r"\W+", "-", name) + ".log")
-        with log.open("wb") as out:
-            status = run(command, extra, limit, out)
-        text = log.read_text(errors="replace")
-        good, bad = counts(text) or (0, 0)
-        if status != 0 and bad == 0:
-            bad = 1
-        if status == 0 and good == 0:
-            good = 1
-        passed, failed = passed + good, failed + bad
-        seconds = time.monotonic() - step_begin
-        verdict = "ok" if bad == 0 else "FAILED"
-        print(f"{verdict:6} {name:28} {good:5} passed {bad:4} failed {seconds:6.0f} s", flush=True)
-        if bad:
-            show_failure(command, status, log, text)
+    while todo:
+        now = [todo.pop(0)]
+        for names in TOGETHER:
+            if now[0][0] in names:
+                now += [step for step in todo if step[0] in names]
+        todo = [step for step in todo if step not in now]
+        with concurrent.futures.ThreadPoolExecutor(len(now)) as pool:
+            running = [pool.submit(do, number, step) for number, step in enumerate(now)]
+            for done in concurrent.futures.as_completed(running):
+                good, bad = done.result()
+                passed, failed = passed + good, failed + bad
     print(f"{(time.monotonic() - begin) / 60:.1f} minutes")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0

@@ -1,6 +1,7 @@
 /* Reference runs on modelled machines: prints how long something takes on rank 0, in picoseconds of
  * virtual time. runs pingpong BYTES | ring BYTES | barrier | bcast BYTES | allreduce DOUBLES |
- * alltoall BYTES | test BYTES | compute MILLISECONDS | until
+ * alltoall BYTES | test BYTES | compute MILLISECONDS | until | column BYTES HEAP
+ * With HEAP: allocates so many bytes in small pieces first; all that follows lies elsewhere then.
  */
 #include <math.h>
 #include <mpi.h>
@@ -55,6 +56,16 @@ static void once(const char *what, char *buffer, char *other, int n)
         if (me == 0)
             compute(n);
         pingpong(buffer, 8);
+    } else if (strcmp(what, "column") == 0) {
+        /* Blocks of 8 bytes at every 64th, there and back. */
+        MPI_Datatype column;
+        MPI_Type_vector(n / 8, 8, 64, MPI_BYTE, &column);
+        MPI_Type_commit(&column);
+        if (me == 0)
+            MPI_Send(buffer, 1, column, 1, 0, MPI_COMM_WORLD);
+        else if (me == 1)
+            MPI_Recv(other, 1, column, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Type_free(&column);
     } else if (strcmp(what, "until") == 0) {
         /* Until standard input ends. */
         while (me == 0 && getchar() != EOF)
@@ -74,6 +85,8 @@ static void once(const char *what, char *buffer, char *other, int n)
 
 int main(int argc, char **argv)
 {
+    for (int heap = argc > 3 ? atoi(argv[3]) : 0; heap > 0; heap -= 80)
+        *(volatile char *)malloc(heap < 80 ? (size_t)heap : 80) = 1;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &all);
