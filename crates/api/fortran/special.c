@@ -333,10 +333,11 @@ void N(mpi_register_datarep_c_f08_)(const char *name, procedure *read, procedure
 
 /* Dynamic processes. */
 
+/* Blanks before and after are not part of a program's name or argument (MPI 5.0 §11.8.2). */
 static char *copy_text(const char *from, size_t length)
 {
     char few[FEW_CHARS];
-    char *text = text_in(from, length, few);
+    char *text = text_in_stripped(from, length, few);
     char *copy = strdup(text);
     few_free(text, few);
     if (copy == NULL)

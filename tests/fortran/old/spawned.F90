@@ -13,7 +13,8 @@ program spawned
   call MPI_Init(ierr)
   call MPI_Comm_get_parent(parent, ierr)
   if (parent == MPI_COMM_NULL) then
-    call get_command_argument(0, command)
+    call get_command_argument(0, command(2:))
+    command(1:1) = ' '
     arguments = [character(len=12) :: 'first', ' second one ', '']
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN, ierr)
     call MPI_Comm_spawn(command, arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, inter, codes, ierr)
@@ -30,7 +31,7 @@ program spawned
     call get_command_argument(1, argument)
     call check(argument == 'first', 'the first argument')
     call get_command_argument(2, argument)
-    call check(argument == ' second one', 'the second argument')
+    call check(argument == 'second one', 'the second argument')
     call MPI_Allreduce(1, sum, 1, MPI_INTEGER, MPI_SUM, parent, ierr)
     inter = parent
   end if
