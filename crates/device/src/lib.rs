@@ -95,3 +95,4 @@ pub use progress::wait::{
 pub use protocol::control::ControlMessage;
 pub use protocol::deferred::EDGE_MAX_BYTES;
 pub use protocol::failure::{failed_wholly, last_failure};
+pub use protocol::foreign_members::{add_foreign_members, remove_foreign_members};

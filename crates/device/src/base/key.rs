@@ -31,6 +31,11 @@ impl ContextId {
         self.0 >> 63 != 0
     }
 
+    /// The context of the communicator's point-to-point messages, of any of its contexts.
+    pub(crate) fn of_comm(self) -> ContextId {
+        ContextId(self.0 & !3)
+    }
+
     /// The context of the communicator's collectives.
     pub fn collective(self) -> ContextId {
         ContextId(self.0 | 1)

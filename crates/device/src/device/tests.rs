@@ -117,3 +117,34 @@ fn active_messages_to_a_lost_process_are_dropped() {
     d.send_active(1, Box::new([1, 2, 3]));
     assert!(!d.sends_pending() && d.is_lost(1));
 }
+
+#[test]
+fn a_lost_process_of_another_job_fails_what_may_come_from_it() {
+    let mut d = alone();
+    let (with_it, without_it) = (ContextId::random(1 << 30), ContextId::random(2 << 30));
+    crate::add_foreign_members(with_it, &[9]);
+    crate::add_foreign_members(without_it, &[8]);
+    let mut rooms = [[0u8; 4]; 3];
+    let contexts = [with_it, without_it, ContextId::random(3 << 30)];
+    let receives: Vec<_> = contexts
+        .into_iter()
+        .zip(&mut rooms)
+        .map(|(context, room)| {
+            let sink = Sink::Bytes {
+                ptr: room.as_mut_ptr(),
+                cap: 4,
+            };
+            let from = Pattern {
+                context,
+                ..pattern(0)
+            };
+            // SAFETY: the rooms outlive the device's use of them.
+            unsafe { d.receive(from, sink) }
+        })
+        .collect();
+    d.fail_foreign(9, "it was killed");
+    assert!(d.take(receives[0]).fault.is_some());
+    assert!(!d.is_complete(receives[1]) && !d.is_complete(receives[2]));
+    crate::remove_foreign_members(with_it, &[9]);
+    crate::remove_foreign_members(without_it, &[8]);
+}

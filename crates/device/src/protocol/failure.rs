@@ -4,6 +4,7 @@
 use crate::base::key::ProcId;
 use crate::base::request::{Completion, Fault, Operation, ReqId};
 use crate::protocol::engine::{Engine, Worker};
+use crate::protocol::foreign_members::may_send_in;
 use ferry_transport::TransportError;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,7 +62,8 @@ impl Worker {
     }
 
     /// A transport has failed: the pending operations with its peer fail. All receives that have
-    /// not matched fail too, because their message may be one of that peer.
+    /// not matched fail too, because their message may be one of that peer. If that is a process of
+    /// another job, those of the communicators in which it is.
     #[cold]
     pub fn fail_transport(&mut self, e: &TransportError) {
         *lock() = Some(e.to_string());
@@ -107,12 +109,11 @@ impl Engine {
         let foreign = peer >= self.size;
         for (req, operation) in self.requests.iter_pending() {
             match operation {
-                // No process of another job is in a communicator whose context a counter has made.
                 Operation::Receive {
                     context,
                     stream: None,
                     ..
-                } if foreign && !context.is_random() => {}
+                } if foreign && !may_send_in(peer, *context) => {}
                 Operation::SendSync { to } | Operation::SendLarge { to, .. } if *to == peer => {
                     failed.push(req);
                 }

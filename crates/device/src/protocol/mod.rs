@@ -14,6 +14,7 @@ mod eager;
 pub(crate) mod engine;
 pub(crate) mod failure;
 mod flush;
+pub(crate) mod foreign_members;
 #[cfg(test)]
 mod fuzz;
 mod offload;

@@ -88,7 +88,7 @@ impl Comm {
             context,
             table: group.table().clone(),
             rank: group.rank().unwrap_or(0),
-            foreign: universe::hold(&group),
+            foreign: universe::hold(context, &group),
             group,
             remote: None,
             local: None,
@@ -128,7 +128,7 @@ impl Comm {
         let local = self.child(local_context, group.clone());
         Comm {
             table: remote.table().clone(),
-            foreign: universe::hold(&remote),
+            foreign: universe::hold(context, &remote),
             remote: Some(remote),
             local: Some(Arc::new(local)),
             ..self.child(context, group)

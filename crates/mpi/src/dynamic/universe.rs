@@ -195,7 +195,7 @@ pub(super) fn add(
         },
     );
     *universe.links.entry(link).or_default() += 1;
-    held.0.push(new);
+    held.processes.push(new);
     Ok(())
 }
 
@@ -296,44 +296,56 @@ pub(super) fn drop_link_if_unused(link: u64) {
 
 /// The processes of other jobs in a communicator, which stay connected until this is dropped.
 #[derive(Default)]
-pub struct Held(Vec<ProcId>);
+pub struct Held {
+    processes: Vec<ProcId>,
+    /// The communicator's context, once there is one.
+    context: Option<ContextId>,
+}
 
-/// Keeps the processes of other jobs in a group connected.
-pub(crate) fn hold(group: &Group) -> Held {
+/// Keeps the processes of other jobs in a communicator's group connected.
+pub(crate) fn hold(context: ContextId, group: &Group) -> Held {
     if !is_active() {
         return Held::default();
     }
     let size = process().size;
-    let held: Vec<ProcId> = group.iter().filter(|&p| p >= size).collect();
+    let processes: Vec<ProcId> = group.iter().filter(|&p| p >= size).collect();
     let mut universe = universe();
-    for process in &held {
+    for process in &processes {
         if let Some(known) = universe.known.get_mut(process) {
             known.uses += 1;
         }
     }
-    Held(held)
+    drop(universe);
+    device::add_foreign_members(context, &processes);
+    Held {
+        processes,
+        context: Some(context),
+    }
 }
 
 impl Held {
     /// Is this process one of them?
     pub(super) fn has(&self, process: ProcId) -> bool {
-        self.0.contains(&process)
+        self.processes.contains(&process)
     }
 
     /// Are there none?
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.processes.is_empty()
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.0.is_empty() {
+        if self.processes.is_empty() {
             return;
         }
+        if let Some(context) = self.context {
+            device::remove_foreign_members(context, &self.processes);
+        }
         let mut universe = universe();
-        for &process in &self.0 {
+        for &process in &self.processes {
             let Some(known) = universe.known.get_mut(&process) else {
                 continue;
             };
