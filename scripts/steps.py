@@ -29,7 +29,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 PREFIX = TARGET / "prefix"
 LOGS = TARGET / "test-logs"
+# Optimised, but soon built.
+QUICK_BUILD = {
+    "CARGO_PROFILE_RELEASE_LTO": "off",
+    "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
+}
 LOOM = {
+    **QUICK_BUILD,
     "RUSTFLAGS": "--cfg loom",
     "CARGO_TARGET_DIR": str(TARGET / "loom"),
     "LOOM_MAX_PREEMPTIONS": "3",
@@ -105,7 +111,7 @@ def steps():
     yield "unit and property tests", units, {}, 1500
     for package in loom_packages():
         yield f"models of {package}", [*loom, package], LOOM, 900
-    yield "races", ["scripts/races", str(PREFIX)], {}, 1500
+    yield "races", ["scripts/races", str(PREFIX)], QUICK_BUILD, 1500
     yield "C programs", programs("c", "scale"), {}, 1500
     yield "C programs over TCP", programs("tcp"), {}, 1500
     yield "C programs with a progress thread", programs("progress"), {}, 1500
