@@ -260,9 +260,83 @@ static void windows_apart(int flavor)
     window_free(&b);
 }
 
+/* Two ranks each store a word at the other and flush, then read what the other has stored: one of
+ * them at least must see it, whatever the operation stores by. Where the processor only queues
+ * stores, a flush that lets them wait shows here. */
+static void flushes_order(int flavor)
+{
+    enum { ROUNDS = 600, WAYS = 4 };
+    Window w = window_make(flavor, MPI_COMM_WORLD, (ROUNDS + 1) * 8, 8, MPI_INFO_NULL);
+    MPI_Datatype resized;
+    MPI_Comm pair;
+    const long one = 1;
+    long seen[ROUNDS], theirs[ROUNDS], swapped;
+    unsigned delay = 1 + (unsigned)world_rank;
+    OK(MPI_Type_create_resized(MPI_LONG, 0, 16, &resized));
+    OK(MPI_Type_commit(&resized));
+    memset(w.base, 0, (ROUNDS + 1) * 8);
+    OK(MPI_Win_sync(w.win));
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_Comm_split(MPI_COMM_WORLD, world_rank < 2 ? 0 : MPI_UNDEFINED, 0, &pair));
+    if (pair != MPI_COMM_NULL) {
+        int other = 1 - world_rank;
+        OK(MPI_Win_lock_all(0, w.win));
+        for (long i = 0; i < ROUNDS; i++) {
+            MPI_Aint at = place(&w, other, 8 * i);
+            volatile long *arrived = (volatile long *)w.base + ROUNDS;
+            long next = i + 1;
+            OK(MPI_Put(&next, 1, MPI_LONG, other, place(&w, other, 8 * ROUNDS), 1, MPI_LONG,
+                       w.win));
+            OK(MPI_Win_flush(other, w.win));
+            for (int spins = 0, flag; *arrived < next; spins++)
+                if (spins > 1000)
+                    OK(MPI_Iprobe(other, 1, pair, &flag, MPI_STATUS_IGNORE));
+            delay = delay * 1103515245 + 12345;
+            for (volatile unsigned k = delay >> 16 & 127; k > 0;)
+                k--;
+            switch (i % WAYS) {
+            case 0:
+                OK(MPI_Put(&one, 1, MPI_LONG, other, at, 1, MPI_LONG, w.win));
+                break;
+            case 1:
+                OK(MPI_Put(&one, 1, resized, other, at, 1, resized, w.win));
+                break;
+            case 2:
+                OK(MPI_Accumulate(&one, 1, MPI_LONG, other, at, 1, MPI_LONG, MPI_REPLACE, w.win));
+                break;
+            default:
+                OK(MPI_Fetch_and_op(&one, &swapped, MPI_LONG, other, at, MPI_SUM, w.win));
+            }
+            OK(MPI_Win_flush(other, w.win));
+            seen[i] = ((volatile long *)w.base)[i];
+        }
+        OK(MPI_Win_unlock_all(w.win));
+        OK(MPI_Sendrecv(seen, ROUNDS, MPI_LONG, other, 0, theirs, ROUNDS, MPI_LONG, other, 0, pair,
+                        MPI_STATUS_IGNORE));
+        for (int i = 0; i < ROUNDS; i++)
+            if (!seen[i] && !theirs[i])
+                FAIL("round %d, way %d: neither rank sees what the other has flushed", i, i % WAYS);
+        OK(MPI_Comm_free(&pair));
+    }
+    OK(MPI_Type_free(&resized));
+    window_free(&w);
+}
+
+/* Are all ranks on one node? */
+static int one_node(void)
+{
+    MPI_Comm node;
+    int size;
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    OK(MPI_Comm_size(node, &size));
+    OK(MPI_Comm_free(&node));
+    return size == world_size;
+}
+
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
+    int mapped = one_node() && world_size > 1;
     for (int flavor = 0; flavor < FLAVORS; flavor++) {
         if (!has_flavor(flavor))
             continue;
@@ -273,6 +347,8 @@ int main(int argc, char **argv)
         unlock_completes(flavor);
         plain(flavor);
         windows_apart(flavor);
+        if (mapped && (flavor == ALLOCATED || flavor == SHARED))
+            flushes_order(flavor);
     }
     return check_end();
 }

@@ -321,9 +321,16 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
             let _ = writeln!(out, "        let {n} = {};", p.kind.absent());
             continue;
         }
-        let convert = p
-            .kind
-            .convert()
+        let mut convert = p.kind.convert();
+        // Most one-sided calls name one type twice: it is looked up once.
+        let origin = f.parameters.iter().find(|p| p.name == "origin_datatype");
+        if n == "origin_datatype" {
+            let _ = writeln!(out, "        let origin = {n};");
+        } else if n == "target_datatype" && origin.is_some_and(|o| o.kind.convert() == convert) {
+            let like = "committed_like($v, (origin, origin_datatype)";
+            convert = convert.replace("committed($v", like);
+        }
+        let convert = convert
             .replace("$v", n)
             .replace("$n", &format!("\"{n}\""))
             .replace("$a", p.argument.as_deref().unwrap_or(""))

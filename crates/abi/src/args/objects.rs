@@ -93,6 +93,20 @@ pub fn committed(handle: Handle, name: &str) -> Result<&'static Arc<Datatype>> {
     }
 }
 
+/// [`committed`], for a handle that is likely to be the same as `other`, whose datatype is known.
+#[inline]
+pub fn committed_like(
+    handle: Handle,
+    (other, datatype): (Handle, &'static Arc<Datatype>),
+    name: &str,
+) -> Result<&'static Arc<Datatype>> {
+    // MPI_DATATYPE_NULL may stand for a datatype at the origin (`is_of_nothing`).
+    if handle == other && handle != Datatype::NULL {
+        return Ok(datatype);
+    }
+    committed(handle, name)
+}
+
 #[cold]
 pub(super) fn not_committed(name: &str) -> Error {
     err!(Type, "{name} has not been committed (MPI_Type_commit)")

@@ -283,6 +283,7 @@ pub fn win_unlock_all(win: Window) -> Result<()> {
     win.unlock_all()
 }
 
+#[inline]
 pub fn win_flush(rank: i32, win: Window) -> Result<()> {
     rank_of(rank).map_or(Ok(()), |rank| win.flush(rank))
 }
@@ -333,6 +334,7 @@ macro_rules! nowhere {
 /// Defines a call that puts or gets. The buffer at the origin is a `source` or a `sink`.
 macro_rules! transfer {
     ($name:ident, $pointer:ty, $buffer:ident $(, $request:ident)?) => {
+        #[inline(always)]
         pub fn $name(
             origin_addr: $pointer,
             origin_count: i64,
@@ -385,6 +387,7 @@ fn operand(
 /// Defines a call that accumulates.
 macro_rules! accumulate {
     ($name:ident, $starts:ident, $call:literal $(, $request:ident)?) => {
+        #[inline(always)]
         pub fn $name(
             origin_addr: *const u8,
             origin_count: i64,
@@ -416,6 +419,7 @@ accumulate!(raccumulate, raccumulate, "MPI_Raccumulate", request);
 /// Defines a call that accumulates and fetches.
 macro_rules! get_accumulate {
     ($name:ident, $starts:ident, $call:literal $(, $request:ident)?) => {
+        #[inline(always)]
         pub fn $name(
             origin_addr: *const u8,
             origin_count: i64,
@@ -448,6 +452,7 @@ macro_rules! get_accumulate {
 get_accumulate!(get_accumulate, accumulate, "MPI_Get_accumulate");
 get_accumulate!(rget_accumulate, raccumulate, "MPI_Rget_accumulate", request);
 
+#[inline(always)]
 pub fn fetch_and_op(
     origin_addr: *const u8,
     result_addr: *mut u8,
@@ -485,6 +490,7 @@ fn predefined(datatype: Type) -> Result<()> {
     }
 }
 
+#[inline(always)]
 pub fn compare_and_swap(
     origin_addr: *const u8,
     compare_addr: *const u8,

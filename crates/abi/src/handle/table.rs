@@ -65,8 +65,14 @@ impl<V> Table<V> {
 
     #[inline]
     fn slot(&self, index: u32) -> Option<&Slot<V>> {
-        let (chunk, at) = Self::chunk_and_offset(index);
-        let first = self.chunks.get(chunk)?.load(Ordering::Acquire);
+        // Most programs have few objects of a kind.
+        let (chunk, at) = if index < FIRST_CHUNK_SLOTS {
+            (&self.chunks[0], index as usize)
+        } else {
+            let (chunk, at) = Self::chunk_and_offset(index);
+            (self.chunks.get(chunk)?, at)
+        };
+        let first = chunk.load(Ordering::Acquire);
         if first.is_null() {
             return None;
         }

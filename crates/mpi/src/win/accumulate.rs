@@ -38,7 +38,7 @@ impl Win {
     ///
     /// # Safety
     /// The origin is readable and the result writable until it is complete. They do not overlap.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn accumulate(
         self: &Arc<Win>,
         operands: Operands<'_>,
@@ -68,7 +68,7 @@ impl Win {
 
     /// # Safety
     /// As for `accumulate`.
-    #[inline]
+    #[inline(always)]
     unsafe fn update(
         self: &Arc<Win>,
         operands: Operands<'_>,
@@ -97,6 +97,9 @@ impl Win {
             // SAFETY: the caller's promise; the target's range was checked, and it is aligned to
             // its size, which is a power of two for what has atomics.
             unsafe { op.apply_atomic(origin, at, result, place.count as usize, basic) };
+            if result.is_none() && op.predefined_kind() == Some(Predefined::Replace) {
+                target.note_stores();
+            }
             return Ok(None);
         }
         // SAFETY: the caller's promise.
@@ -106,6 +109,7 @@ impl Win {
     /// # Safety
     /// As for `accumulate`.
     #[allow(clippy::too_many_arguments)] // All is known already, and looked up once.
+    #[inline(never)]
     unsafe fn update_other(
         self: &Arc<Win>,
         target: &Target,
@@ -156,6 +160,7 @@ impl Win {
                 } else {
                     apply();
                 }
+                target.note_stores();
             }
             Reach::Peer(memory) => {
                 let elements = (at, place.count, &**place.datatype);

@@ -80,14 +80,12 @@ impl Win {
 /// a locked instruction on this thread's own stack takes half the time of mfence.
 #[inline]
 pub(super) fn full_barrier() {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let own = std::sync::atomic::AtomicU32::new(0);
-        std::hint::black_box(&own).swap(1, Ordering::SeqCst);
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: it writes back what it has read on this thread's stack. Without `nomem` the compiler
+    // moves no access of memory across it.
+    unsafe {
+        std::arch::asm!("lock or dword ptr [rsp], 0", options(nostack));
     }
-    std::sync::atomic::fence(if cfg!(target_arch = "x86_64") {
-        Ordering::AcqRel
-    } else {
-        Ordering::SeqCst
-    });
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    std::sync::atomic::fence(Ordering::SeqCst);
 }

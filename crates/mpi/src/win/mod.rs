@@ -215,6 +215,7 @@ impl Win {
             direct_size: 0,
             puts: Mutex::default(),
             has_puts: Default::default(),
+            stored: Default::default(),
             access: Default::default(),
             pending: Mutex::default(),
             older: std::ptr::null(),

@@ -195,7 +195,7 @@ impl Win {
     #[inline]
     fn complete(&self, target: &Target) -> Result<()> {
         match target.reach {
-            Reach::Mapped => full_barrier(),
+            Reach::Mapped => target.order_stores(),
             Reach::Peer(_) => self.drain_puts(target)?,
             Reach::Remote => return remote::flush(self, target),
         }
@@ -207,7 +207,7 @@ impl Win {
     #[inline]
     fn progress_at_times(&self) {
         if self.is_time_for_progress() {
-            device::poll_once(|_| None::<()>);
+            progress();
         }
     }
 
@@ -412,4 +412,10 @@ impl Win {
         device::poll_once(|_| None::<()>);
         Ok(())
     }
+}
+
+/// Makes progress. Out of line: few flushes do it, and it would make all of them save registers.
+#[inline(never)]
+fn progress() {
+    device::poll_once(|_| None::<()>);
 }

@@ -2,6 +2,7 @@
 //! has access now. Made when a target is first used.
 
 use super::control::{Block, Control, NodeMembers};
+use super::fence::full_barrier;
 use super::put_queue::PutQueue;
 use super::remote;
 use crate::ProcId;
@@ -61,6 +62,8 @@ pub(super) struct Target {
     pub puts: Mutex<PutQueue>,
     /// There are any.
     pub has_puts: AtomicBool,
+    /// Something has been stored in its mapped memory by plain stores since the last full barrier.
+    pub stored: AtomicBool,
     /// Whether this process has access now, and by what: [`CLOSED`], or bits.
     pub access: AtomicU32,
     /// Operations under way to it.
@@ -76,6 +79,24 @@ unsafe impl Send for Target {}
 unsafe impl Sync for Target {}
 
 impl Target {
+    /// Notes that plain stores have gone to its mapped memory. Called after them.
+    #[inline]
+    pub fn note_stores(&self) {
+        self.stored.store(true, Ordering::Release);
+    }
+
+    /// A full barrier behind what this process has stored in the target's mapped memory. Nothing is
+    /// to be done if that was by atomics only: on x86-64 each of them is such a barrier itself.
+    ///
+    /// Another thread that takes the note away has seen it, and hence the stores are visible.
+    #[inline]
+    pub fn order_stores(&self) {
+        if self.stored.load(Ordering::Acquire) || cfg!(not(target_arch = "x86_64")) {
+            self.stored.store(false, Ordering::Relaxed);
+            full_barrier();
+        }
+    }
+
     /// Its control block. `None`: it is on another node.
     #[inline]
     pub fn block<'a>(&self, control: &'a Control) -> Option<&'a Block> {

@@ -40,7 +40,7 @@ impl Win {
     ///
     /// # Safety
     /// The origin is readable, and does not change until the put is complete.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn put(self: &Arc<Win>, origin: Buffer<'_>, place: Place<'_>) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.transfer(Way::Put, origin, &place, "MPI_Put", false) }.map(drop)
@@ -52,7 +52,7 @@ impl Win {
     ///
     /// # Safety
     /// The origin is writable, and not used until the get is complete.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn get(self: &Arc<Win>, origin: Buffer<'_>, place: Place<'_>) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.transfer(Way::Get, origin, &place, "MPI_Get", false) }.map(drop)
@@ -90,7 +90,7 @@ impl Win {
     ///
     /// # Safety
     /// The origin is readable or writable, as the way says.
-    #[inline]
+    #[inline(always)]
     unsafe fn transfer(
         self: &Arc<Win>,
         way: Way,
@@ -112,6 +112,9 @@ impl Win {
             };
             // SAFETY: the caller's promise; the target's range was checked.
             unsafe { ferry_datatype::copy_run(from, to, len) };
+            if way == Way::Put {
+                target.note_stores();
+            }
             return Ok(None);
         }
         // SAFETY: the caller's promise.
@@ -121,6 +124,7 @@ impl Win {
     /// # Safety
     /// As for `transfer`.
     #[allow(clippy::too_many_arguments)] // All is known already, and looked up once.
+    #[inline(never)]
     unsafe fn transfer_other(
         self: &Arc<Win>,
         way: Way,
@@ -139,6 +143,7 @@ impl Win {
                 let from = (here.0.cast_const(), here.1, here.2);
                 // SAFETY: the caller's promise; the target's range was checked.
                 unsafe { Datatype::copy_typed(from, there) };
+                target.note_stores();
             }
             (Reach::Mapped, Way::Get) => {
                 let from = (there.0.cast_const(), there.1, there.2);
