@@ -171,7 +171,10 @@ impl Win {
         let no_check = bits & NO_CHECK != 0;
         let result = match target.reach {
             Reach::Mapped => {
-                full_barrier();
+                // Otherwise the release is a barrier, too: an atomic on x86-64.
+                if no_check || cfg!(not(target_arch = "x86_64")) {
+                    target.order_stores();
+                }
                 Ok(())
             }
             Reach::Peer(_) => self.drain_puts(target),
@@ -194,11 +197,20 @@ impl Win {
     /// Blocks until all operations to a target are complete there.
     #[inline]
     fn complete(&self, target: &Target) -> Result<()> {
-        match target.reach {
-            Reach::Mapped => target.order_stores(),
-            Reach::Peer(_) => self.drain_puts(target)?,
-            Reach::Remote => return remote::flush(self, target),
+        if target.reach != Reach::Mapped {
+            return self.complete_other(target);
         }
+        target.order_stores();
+        self.progress_at_times();
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn complete_other(&self, target: &Target) -> Result<()> {
+        if target.reach == Reach::Remote {
+            return remote::flush(self, target);
+        }
+        self.drain_puts(target)?;
         self.progress_at_times();
         Ok(())
     }
@@ -357,15 +369,23 @@ impl Win {
     fn flushable(&self, rank: u32, call: &str) -> Result<&Target> {
         let target = self.target(rank)?;
         if target.access.load(Ordering::Relaxed) & LOCKED == 0 {
-            self.check_passive(call)?;
-            if !self.has_locked_all() {
-                return Err(err!(
-                    RmaSync,
-                    "{call} of rank {rank}, which this process has not locked"
-                ));
-            }
+            self.check_unused(rank, call)?;
         }
         Ok(target)
+    }
+
+    /// Checks that a target which is not locked may be flushed: MPI_Win_lock_all has not used it
+    /// yet.
+    #[cold]
+    fn check_unused(&self, rank: u32, call: &str) -> Result<()> {
+        self.check_passive(call)?;
+        if self.has_locked_all() {
+            return Ok(());
+        }
+        Err(err!(
+            RmaSync,
+            "{call} of rank {rank}, which this process has not locked"
+        ))
     }
 
     /// Blocks until the operations to `rank` are complete at the target (MPI_Win_flush).
