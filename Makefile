@@ -6,7 +6,7 @@ ONLY ?=
 .DEFAULT_GOAL := build
 
 .PHONY: help build demo test bench bench-overlap bench-tipc papers docs install uninstall fuzz
-.PHONY: abis-debian rapidio-soak hdf5 clean
+.PHONY: abis-debian rapidio-soak hdf5 petsc clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | \
@@ -56,6 +56,9 @@ fuzz: ## feed mutated bytes to every parser, FERRY_FUZZ_SECONDS=60 each
 
 hdf5: ## run parallel HDF5's own tests over Ferry; builds it first, ten minutes
 	@scripts/hdf5
+
+petsc: ## run PETSc's tests of star forests over Ferry; builds it first, half an hour
+	@scripts/petsc
 
 clean: ## remove all that cargo has built
 	@cargo clean
