@@ -1,17 +1,6 @@
 /* Arguments whose values are numbers here and constants there: those of an array's distribution,
  * and MPI_IN_PLACE where it is a mistake. */
-#include <mpi.h>
-#include <stdio.h>
-
-#define CHECK(x)                                                          \
-    do {                                                                  \
-        if (!(x)) {                                                       \
-            printf("%s:%d: %s is not so\n", __FILE__, __LINE__, #x);      \
-            wrong = 1;                                                    \
-        }                                                                 \
-    } while (0)
-
-static int wrong = 0;
+#include "check.h"
 
 /* Every number that is a constant of some ABI's distributions. */
 static void distributed(int argument)

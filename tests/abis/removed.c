@@ -1,16 +1,7 @@
 /* Functions that MPI 3 has removed. Headers of today no longer declare them, or refuse them; old
  * binaries call them. */
 #define OMPI_OMIT_MPI1_COMPAT_DECLS 1
-#include <mpi.h>
-#include <stdio.h>
-
-#define CHECK(x)                                                          \
-    do {                                                                  \
-        if (!(x)) {                                                       \
-            printf("%s:%d: %s is not so\n", __FILE__, __LINE__, #x);      \
-            wrong = 1;                                                    \
-        }                                                                 \
-    } while (0)
+#include "check.h"
 
 #undef MPI_Address
 #undef MPI_Type_extent
@@ -42,7 +33,7 @@ extern struct ompi_predefined_datatype_t ompi_mpi_lb, ompi_mpi_ub;
 #define OLD_UB ((MPI_Datatype)(void *)&ompi_mpi_ub)
 #endif
 
-static int calls, wrong, is_world;
+static int calls, is_world;
 
 static void handler(MPI_Comm *comm, int *code, ...)
 {

@@ -7,6 +7,7 @@
  * A filter of the kernel hands the victim's calls to a thread of it that the filter does not bind,
  * which counts them. */
 #include "../c/check.h"
+#include "port_file.h"
 
 #include <errno.h>
 #include <linux/filter.h>
@@ -17,7 +18,6 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 static int listener;
 static volatile int armed;
@@ -101,20 +101,10 @@ int main(int argc, char **argv)
         become_victim();
     armed = !strcmp(me, "child");
     check_begin(&argc, &argv);
-    if (world_rank == 0 && !strcmp(me, "accept")) {
-        char made[4096];
-        OK(MPI_Open_port(MPI_INFO_NULL, port));
-        snprintf(made, sizeof made, "%s.new", argv[2]);
-        FILE *file = fopen(made, "w");
-        fputs(port, file);
-        fclose(file);
-        rename(made, argv[2]);
-    } else if (world_rank == 0 && !strcmp(me, "connect")) {
-        FILE *file = fopen(argv[2], "r");
-        if (!file || !fgets(port, sizeof port, file))
-            FAIL("no name of a port in %s", argv[2]);
-        fclose(file);
-    }
+    if (world_rank == 0 && !strcmp(me, "accept"))
+        write_port(argv[2], port);
+    else if (world_rank == 0 && !strcmp(me, "connect"))
+        read_port(argv[2], port);
     OK(MPI_Barrier(MPI_COMM_WORLD));
     armed = 1;
     if (!strcmp(me, "child"))

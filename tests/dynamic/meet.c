@@ -1,31 +1,19 @@
 /* Two jobs meet: `meet accept FILE [TIMES]` writes a port's name to FILE, `meet connect FILE
  * [TIMES]` reads it. */
 #include "../c/dyn.h"
+#include "port_file.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
     int accepts = !strcmp(argv[1], "accept"), times = argc > 3 ? atoi(argv[3]) : 2;
     char port[MPI_MAX_PORT_NAME] = "";
-    if (world_rank == 0 && accepts) {
-        char other[4096];
-        OK(MPI_Open_port(MPI_INFO_NULL, port));
-        snprintf(other, sizeof other, "%s.new", argv[2]);
-        FILE *file = fopen(other, "w");
-        fputs(port, file);
-        fclose(file);
-        rename(other, argv[2]);
-    } else if (world_rank == 0) {
-        FILE *file;
-        while (!(file = fopen(argv[2], "r")))
-            usleep(1000);
-        if (!fgets(port, sizeof port, file))
-            FAIL("no name of a port in %s", argv[2]);
-        fclose(file);
-    }
+    if (world_rank == 0 && accepts)
+        write_port(argv[2], port);
+    else if (world_rank == 0)
+        read_port(argv[2], port);
     const char *dies = getenv("DIES");
     for (int i = 0; i < times; i++) {
         MPI_Comm inter;

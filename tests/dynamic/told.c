@@ -1,18 +1,37 @@
-/* Every rank of a job that has met another one is told when that dies: `told accept FILE` goes on
- * without the job of `told connect FILE`; `told spawn` without the processes that it starts. */
+/* Every rank of a job that has met another one hears that it has died, also while the root is not
+ * in MPI: `told accept FIFO FILE` goes on without the job of `told connect FIFO FILE`; `told spawn
+ * FIFO` without the processes that it starts. */
 #include "../c/check.h"
+#include "port_file.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
+/* Until all others have been told, the root waits outside of MPI: for a byte of each of them. */
+static void hears_later(const char *fifo)
+{
+    char byte = 0;
+    int file = open(fifo, world_rank == 0 ? O_RDONLY : O_WRONLY);
+    CHECK(file >= 0, "%s cannot be opened", fifo);
+    if (world_rank == 0)
+        for (int told = 0; told < world_size - 1;)
+            told += read(file, &byte, 1) == 1;
+    else if (write(file, &byte, 1) != 1)
+        FAIL("%s cannot be written", fifo);
+    close(file);
+}
+
 /* Messages of the processes that have died are errors, on all ranks and more than once. */
-static void is_told(MPI_Comm inter)
+static void is_told(MPI_Comm inter, const char *fifo)
 {
     int word = 0;
     char text[MPI_MAX_ERROR_STRING] = "success";
     int length;
     OK(MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN));
     OK(MPI_Send(&word, 1, MPI_INT, 0, 1, inter));
+    if (world_rank == 0)
+        hears_later(fifo);
     for (int i = 0; i < 2; i++) {
         int code = MPI_Recv(&word, 1, MPI_INT, 0, 0, inter, MPI_STATUS_IGNORE);
         CHECK(code != MPI_SUCCESS, "a message of the dead has come");
@@ -20,6 +39,8 @@ static void is_told(MPI_Comm inter)
             OK(MPI_Error_string(code, text, &length));
         CHECK(strstr(text, "died"), "the text is [%s]", text);
     }
+    if (world_rank != 0)
+        hears_later(fifo);
     /* The rest of the job works. */
     int sum = 0, one = 1;
     OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
@@ -44,7 +65,6 @@ static void die(MPI_Comm inter)
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
-    char port[MPI_MAX_PORT_NAME] = "";
     char *arguments[] = {"child", NULL};
     MPI_Comm inter;
     OK(MPI_Comm_get_parent(&inter));
@@ -53,25 +73,11 @@ int main(int argc, char **argv)
     } else if (!strcmp(argv[1], "spawn")) {
         OK(MPI_Comm_spawn(argv[0], arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
                           MPI_ERRCODES_IGNORE));
-        is_told(inter);
+        is_told(inter, argv[2]);
     } else if (!strcmp(argv[1], "accept")) {
-        if (world_rank == 0) {
-            char made[4096];
-            OK(MPI_Open_port(MPI_INFO_NULL, port));
-            snprintf(made, sizeof made, "%s.new", argv[2]);
-            FILE *file = fopen(made, "w");
-            fputs(port, file);
-            fclose(file);
-            rename(made, argv[2]);
-        }
-        OK(MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
-        is_told(inter);
+        is_told(meet_by(argv[3], 1), argv[2]);
     } else {
-        FILE *file = world_rank ? NULL : fopen(argv[2], "r");
-        if (world_rank == 0 && (!file || !fgets(port, sizeof port, file)))
-            FAIL("no name of a port in %s", argv[2]);
-        OK(MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
-        die(inter);
+        die(meet_by(argv[3], 0));
     }
     return check_end();
 }

@@ -1,11 +1,13 @@
 /* Everything at once between random pairs, for a while: `storm SECONDS [MOST [WORD]]`, or `storm Nx
- * …` for N rounds. Each round is a plan that all ranks compute alike: messages of 0 to MOST bytes
- * (2 MiB), taken by name or by wildcards, before or after they come, and collectives between them.
- * All contents are checked. Rank 0 says "begun" after the first round and "R rounds" at the end.
- * With a WORD every message is filled with it again and again. */
+ * …` for N rounds, or `storm /FILE …` until there is that file. Each round is a plan that all ranks
+ * compute alike: messages of 0 to MOST bytes (2 MiB), taken by name or by wildcards, before or
+ * after they come, and collectives between them. All contents are checked. Rank 0 says "begun"
+ * after the first round and "R rounds" at the end. With a WORD every message is filled with it
+ * again and again. */
 #include "../c/check.h"
 
 #include <time.h>
+#include <unistd.h>
 
 enum { MESSAGES = 24 };
 
@@ -161,6 +163,7 @@ int main(int argc, char **argv)
     check_begin(&argc, &argv);
     double seconds = argc > 1 ? atof(argv[1]) : 1;
     int rounds = argc > 1 && strchr(argv[1], 'x') ? atoi(argv[1]) : 0;
+    const char *file = argc > 1 && argv[1][0] == '/' ? argv[1] : NULL;
     int most = argc > 2 ? atoi(argv[2]) : 2 << 20, round = 0, on = 1;
     word = argc > 3 ? argv[3] : NULL;
     MPI_Comm wild;
@@ -174,7 +177,7 @@ int main(int argc, char **argv)
             puts("begun");
             fflush(stdout);
         }
-        on = rounds ? round < rounds : now() < end;
+        on = rounds ? round < rounds : file ? access(file, F_OK) != 0 : now() < end;
         OK(MPI_Bcast(&on, 1, MPI_INT, 0, MPI_COMM_WORLD));
     }
     if (world_rank == 0)

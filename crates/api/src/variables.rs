@@ -267,12 +267,22 @@ pub const ALL: &[Variable] = &[
         "Fortran compiler of mpifort",
     ),
     rank("FERRY_LAUNCH_FD", "descriptor", "socket to mpiexec"),
+    rank(
+        "FERRY_PROGRAM_ENDED",
+        "text",
+        "why the program has ended for which another launcher's process stands",
+    ),
     rank("FERRY_RANK", "number", "rank in MPI_COMM_WORLD"),
     rank("FERRY_SIZE", "number", "size of MPI_COMM_WORLD"),
     rank(
         "FERRY_SPAWN_PORT",
         "name of a port",
         "where who has started this process by PMIx awaits it",
+    ),
+    rank(
+        "FERRY_WATCHED_FD",
+        "descriptor and inode",
+        "socket to the process that watches a program which another launcher has started",
     ),
     developer(
         "FERRY_CACHE",

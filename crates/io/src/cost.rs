@@ -10,9 +10,9 @@ use crate::store::FileSystem;
 /// What a file system costs, nanoseconds. The figures need only the right order of size: they
 /// decide at which ratio of data to holes one way overtakes the other.
 ///
-/// The sources of [`TMPFS`] and [`LOCAL`] are calls of one process on pages in memory, of 64 bytes
-/// to 4 MiB: Linux 6.18, ext4 with a journal, x86-64 at about 3 GHz. [`REMOTE`] is an estimate: a
-/// lock there is two messages to a server, and its cache is checked anew.
+/// The sources of [`TMPFS`] and [`LOCAL`] are calls of one and of two processes on pages in memory,
+/// of 64 bytes to 4 MiB: Linux 6.18, ext4 with a journal, x86-64 at about 3 GHz. [`REMOTE`] is an
+/// estimate: a lock there is two messages to a server, and its cache is checked anew.
 #[derive(Debug)]
 pub(crate) struct Cost {
     /// A call that reads, without the bytes.
@@ -27,15 +27,15 @@ pub(crate) struct Cost {
 
 /// Pages of the file are memory, and nothing else.
 const TMPFS: Cost = Cost {
-    read_call_ns: 200.0,
-    write_call_ns: 250.0,
+    read_call_ns: 600.0,
+    write_call_ns: 900.0,
     lock_ns: 600.0,
     byte_ns: 0.1,
 };
 /// Pages of the file are cached. A write enters the file system's journal.
 const LOCAL: Cost = Cost {
-    read_call_ns: 200.0,
-    write_call_ns: 4_000.0,
+    read_call_ns: 600.0,
+    write_call_ns: 5_000.0,
     lock_ns: 600.0,
     byte_ns: 0.07,
 };

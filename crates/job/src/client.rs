@@ -152,7 +152,7 @@ impl Client {
         let launcher = match &self.connection {
             Connection::Mpiexec(socket) => sockopt::socket_peercred(socket).ok().map(|p| p.pid),
             // The parent of this rank is also that of the other ranks on its node.
-            Connection::Other(_) => rustix::process::getppid(),
+            Connection::Other(_) => rustix::process::getppid().map(crate::watched::launcher),
         };
         if let Some(launcher) = launcher {
             // SAFETY: this option only names a process id; where it is unknown the call fails and

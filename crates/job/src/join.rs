@@ -15,6 +15,7 @@ use crate::business_cards::LauncherDirectory;
 use crate::error::JobError;
 use crate::job_context::{JobContext, host_name};
 use crate::other_launcher;
+use crate::watched::tell_started;
 use crate::{Client, Cores, RankInfo, Segment, new_key};
 
 /// Environment variable that names the descriptor of the rank's socket.
@@ -35,7 +36,10 @@ pub fn join() -> Result<JobContext, JobError> {
     match env::var_os(LAUNCH_FD) {
         None => match other_launcher::find() {
             None => Ok(alone()),
-            Some(found) => found.and_then(other_launcher::join),
+            Some(found) => {
+                tell_started();
+                found.and_then(other_launcher::join)
+            }
         },
         Some(value) => match value
             .to_str()

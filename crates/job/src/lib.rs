@@ -37,6 +37,7 @@ mod segment;
 mod spawn_order;
 mod status;
 mod thread;
+mod watched;
 
 pub use business_cards::{CARD_MAX_BYTES, CardStore, Directory};
 pub use client::Client;
@@ -63,3 +64,6 @@ pub use status::{
     TAG_WINDOW_POST,
 };
 pub use thread::{THREAD_PREFIX, start_thread};
+pub use watched::{
+    NO_FOLDERS, PROGRAM_ENDED, WATCH_OPTION, WATCHED_FD, WatchSocket, ended_program,
+};

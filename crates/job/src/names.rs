@@ -41,6 +41,13 @@ pub enum NameRequest {
         /// The name.
         service: String,
     },
+    /// Where does the launcher listen for those of jobs that were started apart? Not of a server.
+    Contact,
+    /// A job was met whose launcher listens there. Not of a server.
+    Met {
+        /// What it has answered to [`NameRequest::Contact`].
+        contact: String,
+    },
 }
 
 /// An answer: the port of the name (empty where none was asked for), or `None` if it is refused.
@@ -50,9 +57,11 @@ impl NameRequest {
     /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         let (kind, service, port) = match self {
-            NameRequest::Publish { service, port } => (0u32, service, port.as_str()),
-            NameRequest::Unpublish { service, port } => (1, service, port.as_str()),
-            NameRequest::Lookup { service } => (2, service, ""),
+            NameRequest::Publish { service, port } => (0u32, service.as_str(), port.as_str()),
+            NameRequest::Unpublish { service, port } => (1, service.as_str(), port.as_str()),
+            NameRequest::Lookup { service } => (2, service.as_str(), ""),
+            NameRequest::Contact => (3, "", ""),
+            NameRequest::Met { contact } => (4, contact.as_str(), ""),
         };
         let mut out = kind.to_le_bytes().to_vec();
         for text in [service, port] {
@@ -79,6 +88,8 @@ impl NameRequest {
             0 => Ok(NameRequest::Publish { service, port }),
             1 => Ok(NameRequest::Unpublish { service, port }),
             2 => Ok(NameRequest::Lookup { service }),
+            3 => Ok(NameRequest::Contact),
+            4 => Ok(NameRequest::Met { contact: service }),
             _ => Err(Malformed::Field(format!("there is no question {kind}"))),
         }
     }
@@ -191,6 +202,7 @@ impl NameStore {
                 Some(String::new())
             }
             NameRequest::Lookup { service } => self.0.get(service).cloned(),
+            NameRequest::Contact | NameRequest::Met { .. } => None,
         }
     }
 
@@ -248,7 +260,10 @@ mod tests {
         let lookup = NameRequest::Lookup {
             service: "service".into(),
         };
-        let seeds = [publish("a", "b").encode(), lookup.encode()];
+        let met = NameRequest::Met {
+            contact: "1:a".into(),
+        };
+        let seeds = [publish("a", "b"), lookup, NameRequest::Contact, met].map(|q| q.encode());
         ferry_fuzz::fuzz("questions about names", &seeds, |bytes| {
             let _ = decode_answer(bytes);
             NameRequest::decode(bytes).is_ok()

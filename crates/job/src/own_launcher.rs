@@ -19,10 +19,10 @@ pub const SPAWN_DETACHED_OPTION: &str = "--ferry-spawn-detached";
 /// mpiexec's option for answering a question about a published name.
 pub const NAME_OPTION: &str = "--ferry-name";
 
-/// mpiexec of the installation that this library belongs to.
-fn beside_library() -> Option<PathBuf> {
+/// The file of this library.
+pub(crate) fn own_library() -> Option<PathBuf> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    let own = beside_library as *const libc::c_void;
+    let own = own_library as *const libc::c_void;
     // SAFETY: the address is one of this library, and `info` is written before it is read.
     let file = unsafe {
         if libc::dladdr(own, info.as_mut_ptr()) == 0 {
@@ -35,10 +35,16 @@ fn beside_library() -> Option<PathBuf> {
         CStr::from_ptr(info.dli_fname)
     };
     let file = Path::new(OsStr::from_bytes(file.to_bytes()));
-    let file = file.canonicalize().ok()?;
+    file.canonicalize().ok()
+}
+
+/// mpiexec of the installation that this library belongs to, else that of PATH.
+pub(crate) fn mpiexec() -> PathBuf {
+    let file = own_library().unwrap_or_default();
     // PREFIX/lib/libmpi_abi.so.1, or a folder further down.
-    let above = file.ancestors().skip(2).take(2);
-    above.map(|p| p.join("bin/mpiexec")).find(|p| p.exists())
+    let mut above = file.ancestors().skip(2).take(2);
+    let found = above.find_map(|p| Some(p.join("bin/mpiexec")).filter(|p| p.exists()));
+    found.unwrap_or_else(|| "mpiexec".into())
 }
 
 /// Starts a launcher that is no child of this process. It inherits `socket`.
@@ -63,7 +69,7 @@ pub fn ask_name_server(request: &NameRequest) -> io::Result<NameAnswer> {
 
 /// Runs mpiexec with an option and a socket that it inherits, until it ends.
 fn run(option: &str, socket: &OwnedFd) -> io::Result<()> {
-    let program = beside_library().unwrap_or_else(|| "mpiexec".into());
+    let program = mpiexec();
     let number = socket.as_raw_fd();
     let mut command = Command::new(&program);
     command

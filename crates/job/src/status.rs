@@ -94,9 +94,11 @@ pub struct RankStatus {
     pub epoll_fd: AtomicI32,
     /// Address of the wakeup word that threads sleep on in MPI, in the process.
     pub wakeup_word: AtomicU64,
-    /// Processes of other jobs that it knows or waits for, but for those of `family`.
+    /// Processes of other jobs that it knows or waits for, but for those of `family`: no launcher
+    /// tells what they do.
     pub foreign: AtomicU32,
-    /// Those of jobs of its family ([`RankInfo::family`](crate::RankInfo)).
+    /// Those of jobs of its family ([`RankInfo::family`](crate::RankInfo)), and of jobs whose
+    /// launcher was told of this one's.
     pub family: AtomicU32,
     /// The rank in its own job of a peer of another job, which is one that is not in this job.
     pub peer_rank: AtomicU32,

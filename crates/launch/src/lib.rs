@@ -34,6 +34,7 @@ mod run;
 mod run_alone;
 mod signals;
 mod start;
+mod watch;
 
 use std::env;
 use std::ffi::OsString;
@@ -71,6 +72,12 @@ pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         .is_some_and(|a| a == ferry_job::NAME_OPTION)
     {
         return ExitCode::from(run::answer_name(arguments.nth(1)));
+    }
+    if arguments
+        .peek()
+        .is_some_and(|a| a == ferry_job::WATCH_OPTION)
+    {
+        return ExitCode::from(watch::watch(arguments.skip(1)));
     }
     let asked = options::parse(arguments, |name| env::var(name).ok());
     match asked {

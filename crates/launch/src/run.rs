@@ -9,6 +9,7 @@ mod modelled;
 mod names;
 mod other_mpi;
 mod parent;
+mod peers;
 mod remote;
 mod signals;
 mod spawned;
@@ -35,6 +36,7 @@ use names::Names;
 use other_mpi::OtherMpiWatch;
 use parent::Parent;
 pub use parent::{answer_name, run_spawned};
+use peers::Peers;
 use remote::RemoteRanks;
 use spawned::SpawnedLaunchers;
 
@@ -123,6 +125,8 @@ struct Job<'a> {
     parent: Option<Parent>,
     /// The jobs that came of one mpiexec.
     family: Family,
+    /// Launchers of jobs that were started apart and have met this one.
+    peers: Peers,
     /// Launchers of jobs that ranks of this one have ordered.
     spawned: SpawnedLaunchers,
     /// Published names.
@@ -272,6 +276,7 @@ impl<'a> Job<'a> {
             end_requests: 0,
             forwarded_signals: Vec::new(),
             parent,
+            peers: Peers::new(family.number()),
             family,
             spawned: SpawnedLaunchers::default(),
             names: Names::new(options.names.as_deref()),

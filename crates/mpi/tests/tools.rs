@@ -96,9 +96,11 @@ fn the_page_has_a_line_for_everything() {
 /// Not settings: what mpiexec tells its processes, and the first part of names made in the code.
 const NO_SETTINGS: [&str; 6] = [
     "FERRY_LAUNCH_FD",
+    "FERRY_PROGRAM_ENDED",
     "FERRY_RANK",
     "FERRY_SIZE",
     "FERRY_SPAWN_PORT",
+    "FERRY_WATCHED_FD",
     "FERRY_COLL_",
     "FERRY_",
 ];

@@ -59,6 +59,11 @@ pub trait ForeignProcesses {
     /// says farewell. The process number must not be used any more; it may become another
     /// process's.
     fn remove_foreign(&mut self, process: ProcId);
+    /// Begins to connect to a process of another job, if no connection is there or on its way. A
+    /// failure is reported as that of any connection.
+    fn connect_to(&mut self, process: ProcId);
+    /// Returns whether there is a connection to a process.
+    fn is_connected(&self, process: ProcId) -> bool;
     /// Processes that have connected by this link, or were made known with it.
     fn processes_of(&self, id: u64) -> Vec<ProcId>;
     /// Returns whether nothing more comes from a process of another job: it has ended its

@@ -64,6 +64,18 @@ impl Device {
         Some(self.connections()?.add_foreign(process))
     }
 
+    /// Begins to connect to a process of another job: see [`ForeignProcesses::connect_to`].
+    pub fn connect_to(&mut self, process: ProcId) {
+        if let Some(connections) = self.connections() {
+            connections.connect_to(process);
+        }
+    }
+
+    /// Returns whether there is a connection to a process of another job.
+    pub fn is_connected(&mut self, process: ProcId) -> bool {
+        self.connections().is_some_and(|c| c.is_connected(process))
+    }
+
     /// Processes that have connected by this link.
     pub fn processes_of(&mut self, link: u64) -> Vec<ProcId> {
         self.connections()

@@ -7,6 +7,7 @@ use super::kvs::{Kvs, SharedKvs};
 use super::{pmi, pmix};
 use crate::error::JobError;
 use crate::spawn_order::SpawnOrder;
+use crate::watched::with_watch;
 
 /// Connects to the launcher that the environment names. `None` if it names none.
 ///
@@ -49,7 +50,7 @@ pub(crate) fn may_start_another(kvs: &SharedKvs) -> std::io::Result<()> {
 /// It refuses.
 pub(crate) fn spawn(kvs: &SharedKvs, order: &SpawnOrder) -> std::io::Result<bool> {
     let mut kvs = kvs.lock().unwrap_or_else(PoisonError::into_inner);
-    kvs.spawn(order)
+    kvs.spawn(&with_watch(order))
         .map_err(|e| std::io::Error::other(e.to_string()))
 }
 

@@ -110,6 +110,8 @@ struct Library {
 
 struct Pmix {
     library: Library,
+    /// The library's file, or its name.
+    file: PathBuf,
     me: Proc,
     size: u32,
     appnum: u32,
@@ -117,7 +119,7 @@ struct Pmix {
 
 /// Loads the library and connects to the launcher.
 pub(super) fn connect() -> Result<Box<dyn Kvs>, JobError> {
-    let library = load()?;
+    let (library, file) = load()?;
     let mut me = Proc {
         nspace: [0; NSPACE_BYTES],
         rank: 0,
@@ -135,6 +137,7 @@ pub(super) fn connect() -> Result<Box<dyn Kvs>, JobError> {
     me.nspace[NSPACE_BYTES - 1] = 0;
     let mut pmix = Pmix {
         library,
+        file,
         me,
         size: 0,
         appnum: 0,
@@ -187,7 +190,7 @@ fn library_in(maps: &str) -> Option<PathBuf> {
     Some(path.into())
 }
 
-fn load() -> Result<Library, JobError> {
+fn load() -> Result<(Library, PathBuf), JobError> {
     let mut tried = Vec::new();
     for file in candidates() {
         let Ok(name) = CString::new(file.as_os_str().as_bytes()) else {
@@ -200,7 +203,7 @@ fn load() -> Result<Library, JobError> {
             tried.push(file.display().to_string());
             continue;
         }
-        return Library::of(handle, &file);
+        return Library::of(handle, &file).map(|library| (library, file));
     }
     Err(launcher_error(format!(
         "a launcher that speaks PMIx has started this program (PMIX_NAMESPACE is set), but its \
@@ -454,8 +457,7 @@ impl Kvs for Pmix {
     /// The programs get this process's paths and settings of Ferry's: the launcher gives them those
     /// that it had itself when it started.
     fn spawn(&mut self, order: &SpawnOrder) -> Result<bool, JobError> {
-        let chosen =
-            |p: &SpawnProgram| !p.hosts.is_empty() || !p.host_file.is_empty() || !p.path.is_empty();
+        let chosen = |p: &SpawnProgram| !p.hosts.is_empty() || !p.host_file.is_empty();
         if order.programs.iter().any(chosen) {
             return Ok(false);
         }
@@ -468,6 +470,11 @@ impl Kvs for Pmix {
             if is_own || name == "LD_LIBRARY_PATH" || name == "PATH" {
                 inherited.push(text(&[name.as_bytes(), b"=", value.as_bytes()].concat())?);
             }
+        }
+        // Their parent is mpiexec, which has not loaded the launcher's library.
+        if self.file.is_absolute() {
+            let file = self.file.as_os_str().as_bytes();
+            inherited.push(text(&[b"FERRY_PMIX_LIB=", file].concat())?);
         }
         let mut texts = Vec::new();
         for program in &order.programs {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use ferry_job::RankState;
 use rustix::event::epoll;
 
-use super::{Backend, Job, Rank, Shutdown};
+use super::{Backend, Job, Rank, STATUS_HANG, Shutdown};
 use crate::forward::Channel;
 use crate::signals;
 use crate::start::kill_orphans;
@@ -134,6 +134,11 @@ impl Job<'_> {
         if self.shutdown.is_some() {
             return;
         }
+        let announced = self.announced_end();
+        let (text, status) = match &announced {
+            Some(text) => (text.as_str(), STATUS_HANG),
+            None => (text, status),
+        };
         self.read_parent();
         let mut prints = !text.is_empty();
         if let Some(parent) = &mut self.parent {

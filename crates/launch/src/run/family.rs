@@ -62,7 +62,7 @@ impl Upstream {
 }
 
 impl Sleeping {
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut end = self.report.len().min(REPORT_MAX_BYTES);
         while !self.report.is_char_boundary(end) {
             end -= 1;
@@ -76,7 +76,7 @@ impl Sleeping {
     }
 
     /// `None`: a job moves.
-    fn decode(message: &[u8]) -> Option<Sleeping> {
+    pub(super) fn decode(message: &[u8]) -> Option<Sleeping> {
         let (head, report) = message.split_first_chunk::<HEAD_BYTES>()?;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| head[at + i]));
         (head[0] == b'S').then(|| Sleeping {
@@ -89,7 +89,7 @@ impl Sleeping {
         })
     }
 
-    fn with(self, other: &Sleeping) -> Sleeping {
+    pub(super) fn with(self, other: &Sleeping) -> Sleeping {
         Sleeping {
             traffic: self.traffic.with(other.traffic),
             report: self.report + &other.report,

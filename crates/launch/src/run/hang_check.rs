@@ -16,6 +16,9 @@ use crate::options::OnHang;
 /// `HANG_DURATION`, so that a hang is noticed within 1.25 s.
 pub(super) const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 
+/// The last line of a hang report.
+const ENDING: &str = "ending the job (--on-hang=report lets it go on)";
+
 /// State of the hang detection.
 pub(super) struct HangCheck {
     /// Time of the next check.
@@ -52,6 +55,9 @@ impl Job<'_> {
         {
             return;
         }
+        if let Some(text) = self.peers.announced() {
+            return self.report_hang(text);
+        }
         let seen = hang::stalled_state(&self.views(false));
         let long = match (&seen, &self.hang.stalled) {
             (Some(new), Some((old, since))) if new == old => {
@@ -66,7 +72,7 @@ impl Job<'_> {
         };
         let Some(state) = seen.filter(|_| long && !self.hang.reported) else {
             if !long {
-                self.family.tell(None);
+                self.tell_moving();
             }
             return;
         };
@@ -87,7 +93,7 @@ impl Job<'_> {
         let sleeping = self.family.sleeping_below();
         self.hang.all_slept = sleeping.is_some() && (self.hang.all_slept || self.all_sleep());
         let Some(below) = sleeping.filter(|_| self.hang.all_slept) else {
-            self.family.tell(None);
+            self.tell_moving();
             return;
         };
         let of_job = |what: &str, job: &Job<'_>| {
@@ -110,24 +116,54 @@ impl Job<'_> {
         };
         if self.family.is_below() {
             self.family.tell(Some(&all));
-        } else if self.family.has_below() && !all.traffic.is_under_way() {
+            return;
+        }
+        self.peers.tell(Some(&all));
+        let Some(others) = self.peers.sleeping() else {
+            return;
+        };
+        let traffic = all.traffic.with(others.traffic);
+        let who = match (self.family.has_below(), self.peers.any()) {
+            (true, true) => "those that it has started or met",
+            (true, false) => "those that it has started",
+            (false, true) => "those that it has met",
+            (false, false) => return,
+        };
+        if !traffic.is_under_way() {
             let text = format!(
-                "this job and those that it has started hang: every rank sleeps in MPI or has \
-                 finished, and no message is under way\n{}",
-                all.report
+                "this job and {who} hang: every rank sleeps in MPI or has finished, and no message \
+                 is under way\n{}{}",
+                all.report, others.report
             );
+            // Before its ranks end, and those of the others find them dead.
+            if self.options.on_hang == OnHang::End {
+                self.peers.announce(&text);
+            }
             self.report_hang(text);
         }
+    }
+
+    /// Tells the launchers that know this one that its jobs move.
+    fn tell_moving(&mut self) {
+        self.family.tell(None);
+        self.peers.tell(None);
     }
 
     fn report_hang(&mut self, text: String) {
         self.hang.reported = true;
         if self.options.on_hang == OnHang::End {
-            let end = text + "ending the job (--on-hang=report lets it go on)";
-            self.end(&end, STATUS_HANG);
+            self.end(&(text + ENDING), STATUS_HANG);
         } else {
             self.output.print_message(&text);
         }
+    }
+
+    /// What to end with, if another launcher has found that the jobs hang: its ranks have ended,
+    /// and what those of this job say of that is not the cause.
+    pub(super) fn announced_end(&mut self) -> Option<String> {
+        let text = self.peers.announced();
+        text.filter(|_| self.options.on_hang == OnHang::End)
+            .map(|text| text + ENDING)
     }
 
     /// The job's id.

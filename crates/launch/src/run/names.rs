@@ -12,6 +12,7 @@ use ferry_job::{
 };
 use rustix::event::epoll;
 
+use super::peers::HELLO;
 use super::{EVENT_NAMES, Job};
 use crate::names;
 
@@ -55,11 +56,22 @@ impl Names {
         }
     }
 
+    /// The launcher that has started this one, if the names are there.
+    fn upstream_launcher(&self) -> Option<&str> {
+        self.upstream.as_ref()?.strip_prefix(LAUNCHER)
+    }
+
     /// The value of [`names::NAMES`] for a launcher that this one starts.
     pub(super) fn variable(&mut self, poll: &OwnedFd) -> io::Result<String> {
         if let Some(upstream) = &self.upstream {
             return Ok(upstream.clone());
         }
+        self.listener_name(poll)
+            .map(|name| format!("{LAUNCHER}{name}"))
+    }
+
+    /// The name of the listener, which is made if there is none.
+    fn listener_name(&mut self, poll: &OwnedFd) -> io::Result<String> {
         if self.listener.is_none() {
             let key = new_key()?;
             let name: String = key[..16].iter().map(|b| format!("{b:02x}")).collect();
@@ -69,13 +81,15 @@ impl Names {
             epoll::add(poll, &listener, token, epoll::EventFlags::IN)?;
             self.listener = Some((listener, name));
         }
-        let name = self.listener.as_ref().map_or("", |(_, name)| name);
-        Ok(format!("{LAUNCHER}{name}"))
+        Ok(self
+            .listener
+            .as_ref()
+            .map_or(String::new(), |(_, name)| name.clone()))
     }
 }
 
 /// The address of a launcher's listener: in the abstract namespace, by a name that nobody guesses.
-fn address(name: &str) -> io::Result<SocketAddr> {
+pub(super) fn address(name: &str) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("ferry-names-{name}"))
 }
 
@@ -87,7 +101,7 @@ fn ask_launcher(name: &str, question: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Is the other end a process of this user?
-fn is_own(stream: &UnixStream) -> bool {
+pub(super) fn is_own(stream: &UnixStream) -> bool {
     let mut who = libc::ucred {
         pid: 0,
         uid: u32::MAX,
@@ -109,11 +123,35 @@ fn is_own(stream: &UnixStream) -> bool {
 }
 
 impl Job<'_> {
+    /// The answer to an encoded question: about a name, or about launchers of other jobs, of which
+    /// the first launcher of the family knows.
+    pub(super) fn answer(&mut self, question: &[u8]) -> io::Result<Vec<u8>> {
+        let request = NameRequest::decode(question).ok();
+        let answer = match request {
+            Some(NameRequest::Contact | NameRequest::Met { .. }) if self.family.is_below() => {
+                match self.names.upstream_launcher() {
+                    Some(name) => return ask_launcher(name, question),
+                    None => None,
+                }
+            }
+            Some(NameRequest::Contact) => {
+                let name = self.names.listener_name(&self.poll)?;
+                Some(format!("{:x}:{name}", self.family.number()))
+            }
+            Some(NameRequest::Met { contact }) => {
+                self.peers.expect(&contact);
+                Some(String::new())
+            }
+            _ => return self.names.ask(question),
+        };
+        Ok(encode_answer(&answer))
+    }
+
     /// Answers a rank's question about a name.
     pub(super) fn answer_name(&mut self, socket: OwnedFd) {
         if let Ok((asker, question)) = NameQuestion::read(socket) {
             // Without an answer the rank finds that its socket has ended.
-            match self.names.ask(&question) {
+            match self.answer(&question) {
                 Ok(answer) => asker.answer(&answer),
                 Err(e) => self.complain_of_names(&e),
             }
@@ -137,9 +175,12 @@ impl Job<'_> {
             if !is_own(&stream) || stream.set_read_timeout(Some(TIMEOUT)).is_err() {
                 continue;
             }
-            if let Ok(question) = read_message(&mut stream)
-                && let Ok(answer) = self.names.ask(&question)
-            {
+            let Ok(question) = read_message(&mut stream) else {
+                continue;
+            };
+            if question.starts_with(HELLO) {
+                self.peers.accept(stream, &question);
+            } else if let Ok(answer) = self.answer(&question) {
                 let _ = write_message(&mut stream, &answer);
             }
         }

@@ -1,117 +1,111 @@
-//! Who is told that a job has died. Only the root of a meeting has a connection that tells it
-//! (`universe::add_lifeline`) or the socket of the job's launcher. It tells the other members.
+//! How a process learns that a job has died whose processes it knows.
+//!
+//! Messages to them may go through shared memory, which tells nothing of a death. So each process
+//! keeps a connection to one process of each such job, its *partner*: a job dies as a whole, and
+//! its connections break then. It hears of it whatever the other processes of its own job do. The
+//! root of a meeting needs no partner: the connection by the port stays
+//! ([`universe::add_lifeline`]), or a socket to the job's launcher. Nor do processes that others
+//! have started: their launcher ends them.
 
-use super::{Side, universe};
+use super::{Side, With, universe};
 use crate::ProcId;
-use crate::comm::agree::Agreement;
-use crate::device::{self, ContextId, Device, Key, Pattern, ReqId, SendMode, Sink, Source, Tags};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use crate::device::{self, Device, WaitingFor};
+use std::collections::BTreeMap;
 
-/// Tag of the message that a job has died. Those of ports are smaller.
-const TAG_DEATH: u32 = 3;
-
-/// The members of this side of a meeting, as long as its link is used.
-pub(super) struct Circle {
-    link: u64,
-    /// Jobs of the other side.
-    jobs: Vec<u64>,
-    /// Whom this process tells: the other members, if it is the root.
-    members: Vec<ProcId>,
-    /// Nobody waits for news any more.
-    ended: Arc<AtomicBool>,
+/// The partners that this process gets by a meeting.
+pub(super) struct Partners {
+    /// Some process of either side gets one. Both sides agree on it.
+    pub any: bool,
+    /// Those that this process connects to. The others connect to it.
+    calls: Vec<ProcId>,
+    /// One of each job.
+    watched: BTreeMap<u64, ProcId>,
 }
 
-impl Drop for Circle {
-    fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
+/// Members of one job, its root's first.
+fn by_job(side: &Side) -> BTreeMap<u64, Vec<usize>> {
+    let mut jobs: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    let size = side.members.len();
+    for at in (0..size).map(|i| (side.root as usize + i) % size) {
+        jobs.entry(side.members[at].name.job).or_default().push(at);
+    }
+    jobs
+}
+
+/// Does member `at` of a side need a partner?
+fn needs(side: &Side, at: usize, with: With, is_mine: bool) -> bool {
+    match with {
+        With::Introduced => true,
+        With::Anyone => at != side.root as usize,
+        With::Children => is_mine && at != side.root as usize,
+        With::Parents => !is_mine && at != side.root as usize,
     }
 }
 
-/// The context of news by this link.
-fn context(link: u64) -> ContextId {
-    ContextId::random(link | 1 << 62)
-}
-
-/// From now on this process tells the other members of this side, or waits for news from its root.
-pub(super) fn watch(agreement: &Agreement<'_>, root: u32, link: u64, theirs: &Side) {
-    let mut jobs: Vec<u64> = theirs.members.iter().map(|m| m.name.job).collect();
-    jobs.sort_unstable();
-    jobs.dedup();
-    let ended = Arc::new(AtomicBool::new(false));
-    let is_root = agreement.rank() == root;
-    let me = crate::process::process().me;
-    let circle = Circle {
-        link,
-        jobs,
-        members: match is_root {
-            true => agreement.members().filter(|&p| p != me).collect(),
-            false => Vec::new(),
-        },
-        ended: ended.clone(),
-    };
-    if !universe::keep_circle(link, circle) || is_root {
-        return;
-    }
-    let news = Pattern {
-        context: context(link),
-        source: None,
-        tag: Tags::one(TAG_DEATH),
-    };
-    let mut receive: Option<(ReqId, Vec<u8>)> = None;
-    let look = move |d: &mut Device| {
-        if receive.is_none() {
-            if ended.load(Ordering::Relaxed) {
-                return true;
-            }
-            let Some((message, envelope)) = d.matched_probe(&news) else {
-                return false;
-            };
-            let mut bytes = vec![0; envelope.len as usize];
-            let (ptr, cap) = (bytes.as_mut_ptr(), bytes.len());
-            // SAFETY: the bytes stay, untouched, until the receive has completed.
-            let request = unsafe { d.receive_matched(message, Sink::Bytes { ptr, cap }) };
-            receive = Some((request, bytes));
-        }
-        let Some((request, bytes)) = receive.take_if(|(request, _)| d.is_complete(*request)) else {
-            return false;
+impl Partners {
+    /// Those of member `rank` of this side. `held`: who was not known before. Who was has led to a
+    /// partner already.
+    pub fn new(
+        mine: &Side,
+        theirs: &Side,
+        rank: u32,
+        with: With,
+        held: &universe::Held,
+    ) -> Partners {
+        let any_of =
+            |side: &Side, is_mine| (0..side.members.len()).any(|at| needs(side, at, with, is_mine));
+        let mut partners = Partners {
+            any: any_of(mine, true) || any_of(theirs, false),
+            calls: Vec::new(),
+            watched: BTreeMap::new(),
         };
-        d.take(request);
-        if let Some((job, why)) = bytes.split_first_chunk() {
-            let why = String::from_utf8_lossy(why);
-            universe::fail_job(d, u64::from_le_bytes(*job), &why);
-        }
-        false
-    };
-    device::device().add_background(Arc::new(Mutex::new(look)));
-}
-
-impl Circle {
-    /// Tells the others that `job` has died, if it is one of the other side.
-    pub fn tell(&self, d: &mut Device, job: u64, why: &str) {
-        if self.jobs.binary_search(&job).is_err() {
-            return;
-        }
-        let key = Key {
-            context: context(self.link),
-            source: 0,
-            tag: TAG_DEATH,
+        let rank = rank as usize;
+        let Some(own_job) = mine.members.get(rank).map(|m| m.name.job) else {
+            return partners;
         };
-        for &member in &self.members {
-            let text = [&job.to_le_bytes(), why.as_bytes()].concat();
-            // SAFETY: the device gets the data as its own.
-            let sent =
-                unsafe { d.send(member, key, Source::Owned(text.into()), SendMode::Standard) };
-            if let Some(request) = sent {
-                let finish = move |d: &mut Device| {
-                    let done = d.is_complete(request);
-                    if done {
-                        d.take(request);
-                    }
-                    done
+        let (ours, others) = (by_job(mine), by_job(theirs));
+        let own = &ours[&own_job];
+        let Some(i) = own.iter().position(|&at| at == rank) else {
+            return partners;
+        };
+        for (&job, group) in others.iter().filter(|(job, _)| **job != own_job) {
+            for (j, &at) in group.iter().enumerate() {
+                let is_pair = j == i % group.len() && needs(mine, rank, with, true)
+                    || i == j % own.len() && needs(theirs, at, with, false);
+                let process = universe::process_named(theirs.members[at].name);
+                let Some(process) = process.filter(|&p| is_pair && held.has(p)) else {
+                    continue;
                 };
-                d.add_background(Arc::new(Mutex::new(finish)));
+                partners.watched.entry(job).or_insert(process);
+                // One of the two connects.
+                if mine.link < theirs.link {
+                    partners.calls.push(process);
+                }
             }
+        }
+        if !needs(mine, rank, with, true) {
+            partners.watched.clear();
+        }
+        partners
+    }
+
+    /// Connects to those that this process is to connect to. Blocks until it has.
+    pub fn connect(&self) {
+        let mut d = device::device();
+        for &process in &self.calls {
+            d.connect_to(process);
+        }
+        drop(d);
+        let is_open = |d: &mut Device, process| d.is_connected(process) || d.is_lost(process);
+        device::wait_until(&WaitingFor::SEVERAL, |d| {
+            self.calls.iter().all(|&process| is_open(d, process)) || device::failed_wholly()
+        });
+    }
+
+    /// From now on their loss is the death of their jobs.
+    pub fn watch(self) {
+        for (job, process) in self.watched {
+            universe::add_partner(job, process);
         }
     }
 }

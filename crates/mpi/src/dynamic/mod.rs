@@ -2,7 +2,7 @@
 //! or through a spawn.
 //!
 //! ```text
-//! death     who is told that a job has died
+//! death     how a process learns that a job has died
 //! join      two processes that have a socket between them
 //! names     published names of ports
 //! port      ports: their names and tickets; accept and connect
@@ -29,6 +29,8 @@ use crate::comm::agree::{Agreement, Reader, put_framed, put_u64};
 use crate::device::{self, ContextId, ForeignProcess, Link};
 use crate::process::process;
 use crate::{Group, Kind, Result, err};
+use death::Partners;
+use ferry_job::NameRequest;
 use shared::Sharing;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
@@ -42,17 +44,22 @@ pub(crate) type Talk<'a> = dyn Fn(Vec<u8>) -> Result<Vec<u8>> + 'a;
 /// With whom a group meets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum With {
-    /// A job that this one has started, or that has started this one.
-    Family,
+    /// A job that this one has started.
+    Children,
+    /// The job that has started this one.
+    Parents,
     /// Whoever comes to a port.
     Anyone,
+    /// Processes that those of a common communicator know.
+    Introduced,
 }
 
 /// The version of what the roots exchange.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 
-/// Where the key lies in what a root says of its group: behind version, link and the key's length.
-const KEY_AT: usize = 24;
+/// Where the key lies in what a root says of its group: behind version, a byte that says that it is
+/// no [`refusal`], link and the key's length.
+const KEY_AT: usize = 25;
 
 /// What one group says of itself.
 struct Side {
@@ -65,6 +72,10 @@ struct Side {
     context: ContextId,
     /// A context for a communicator of this side alone.
     local: ContextId,
+    /// The rank of its root.
+    root: u32,
+    /// Where its launcher listens for others ([`ferry_job::NameRequest::Contact`]). Empty: nowhere.
+    contact: String,
     members: Vec<Member>,
 }
 
@@ -125,7 +136,7 @@ pub(crate) fn introduce(
     talk: &Talk<'_>,
     outside: bool,
 ) -> Result<universe::Held> {
-    meet(agreement, root, talk, outside, With::Anyone).map(|meeting| meeting.held)
+    meet(agreement, root, talk, outside, With::Introduced).map(|meeting| meeting.held)
 }
 
 fn meet(
@@ -136,7 +147,7 @@ fn meet(
     with: With,
 ) -> Result<Meeting> {
     universe::report_count(Some(with));
-    let met = meet_within(agreement, root, talk, outside);
+    let met = meet_within(agreement, root, talk, outside, with);
     universe::report_count(None);
     met
 }
@@ -146,13 +157,19 @@ fn meet_within(
     root: u32,
     talk: &Talk<'_>,
     outside: bool,
+    with: With,
 ) -> Result<Meeting> {
     let mut own = Vec::new();
     put_framed(&mut own, &member_bytes(agreement.rank(), outside));
     let gathered = agreement.gather(root, own)?;
     let mut message = Vec::new();
     if agreement.rank() == root {
-        message = match side_bytes(&gathered).and_then(|mine| Ok((talk(mine.clone())?, mine))) {
+        let mine = side_bytes(&gathered, root, with);
+        if let (Err(e), With::Parents) = (&mine, with) {
+            // Who has started this job learns why it does not come about.
+            let _ = talk([&VERSION.to_le_bytes()[..], &refusal(e)].concat());
+        }
+        message = match mine.and_then(|mine| Ok((talk(mine.clone())?, mine))) {
             Ok((theirs, mine)) => {
                 let mut both = vec![0];
                 for side in [mine, theirs] {
@@ -173,19 +190,23 @@ fn meet_within(
     let [mine, theirs] = &sides[..] else {
         return Err(crate::comm::agree::malformed());
     };
+    if agreement.rank() == root {
+        tell_launcher(mine, theirs);
+    }
     let mut held = universe::Held::default();
     let added = add_members(mine, theirs, agreement.rank(), &mut held);
-    let link = mine.link.min(theirs.link);
-    death::watch(agreement, root, link, theirs);
+    let partners = Partners::new(mine, theirs, agreement.rank(), with, &held);
     let mut sharing = Sharing::new(mine, theirs, agreement.rank(), &held);
     // All members of both groups must know the new key before one of them connects, and how to
     // open the memory that they share.
     let ready = tell_all(agreement, root, talk, &sharing.offer())?;
-    if sharing.is_possible {
+    if sharing.is_possible || partners.any {
         sharing.open(&ready);
-        // Only those that all have opened it are reached by it.
+        partners.connect();
+        // Only those that all have opened the memory are reached by it, and all are connected.
         let opened = tell_all(agreement, root, talk, &sharing.result())?;
         sharing.finish(&opened);
+        partners.watch();
     }
     added?;
     Ok(Meeting {
@@ -194,6 +215,28 @@ fn meet_within(
         remote: theirs.members.iter().map(|m| m.name).collect(),
         held,
     })
+}
+
+/// Where this process's launcher listens for those of jobs that were started apart. Empty: nowhere,
+/// or the jobs are not.
+fn contact(with: With) -> String {
+    let client = process().client().filter(|_| with == With::Anyone);
+    let asked = client.and_then(|client| client.ask_name(&NameRequest::Contact).ok());
+    asked.flatten().unwrap_or_default()
+}
+
+/// Tells this process's launcher of the other job's, so that both can find that the jobs hang.
+fn tell_launcher(mine: &Side, theirs: &Side) {
+    if let Some(client) = process().client().filter(|_| knows_launcher(mine, theirs)) {
+        let contact = theirs.contact.clone();
+        // If it gets lost, the launchers do not look for hangs.
+        let _ = client.ask_name(&NameRequest::Met { contact });
+    }
+}
+
+/// Do the launchers of both sides get to know each other?
+fn knows_launcher(mine: &Side, theirs: &Side) -> bool {
+    !mine.contact.is_empty() && !theirs.contact.is_empty()
 }
 
 /// What all members of both groups tell: of each side, by rank. Collective over both.
@@ -261,7 +304,16 @@ fn accepted(message: &[u8]) -> Result<&[u8]> {
 fn member_bytes(rank: u32, outside: bool) -> Vec<u8> {
     let mut out = Vec::new();
     put_u64(&mut out, u64::from(rank));
-    match open_connections(outside) {
+    let opened = open_connections(outside);
+    if let Some(why) = ferry_job::ended_program() {
+        let why = format!("process {rank} of those that are started: {why}");
+        out.extend(refusal(&err!(
+            Spawn,
+            "{why}; MPI_Comm_spawn starts MPI programs only"
+        )));
+        return out;
+    }
+    match opened {
         Ok(card) => {
             out.push(0);
             universe::name_of(process().me).put(&mut out);
@@ -279,7 +331,7 @@ fn member_bytes(rank: u32, outside: bool) -> Vec<u8> {
 }
 
 /// What a root says of its group, from what its members have told.
-fn side_bytes(gathered: &[u8]) -> Result<Vec<u8>> {
+fn side_bytes(gathered: &[u8], root: u32, with: With) -> Result<Vec<u8>> {
     let mut reader = Reader(gathered);
     let mut members = Vec::new();
     while !reader.is_empty() {
@@ -292,11 +344,14 @@ fn side_bytes(gathered: &[u8]) -> Result<Vec<u8>> {
     let encrypt = std::env::var("FERRY_ENCRYPT").is_ok_and(|v| v.trim() == "1");
     let mut out = Vec::new();
     put_u64(&mut out, VERSION);
+    out.push(0);
     put_u64(&mut out, universe::random());
     put_framed(&mut out, &key);
     put_u64(&mut out, u64::from(encrypt));
     put_u64(&mut out, process().new_context().0);
     put_u64(&mut out, process().new_context().0);
+    put_u64(&mut out, root.into());
+    put_framed(&mut out, contact(with).as_bytes());
     for (_, member) in members {
         put_framed(&mut out, member);
     }
@@ -329,6 +384,7 @@ impl Side {
                  one version {VERSION}: use the same installation for both"
             ));
         }
+        let mut reader = Reader(accepted(reader.0)?);
         let link = reader.u64()?;
         let key = reader.framed()?;
         let key = key
@@ -336,6 +392,8 @@ impl Side {
             .map_err(|_| crate::comm::agree::malformed())?;
         let encrypt = reader.u64()? != 0;
         let (context, local) = (reader.context()?, reader.context()?);
+        let root = reader.u64()? as u32;
+        let contact = String::from_utf8_lossy(reader.framed()?).into_owned();
         let mut members = Vec::new();
         while !reader.is_empty() {
             let mut member = Reader(reader.framed()?);
@@ -355,6 +413,8 @@ impl Side {
             encrypt,
             context,
             local,
+            root,
+            contact,
             members,
         })
     }
@@ -384,7 +444,8 @@ fn add_members(mine: &Side, theirs: &Side, rank: u32, held: &mut universe::Held)
             same_host: member.host == host_number(),
             host: member.host_name.clone(),
         };
-        let known = universe::add(member.name, member.family, process, held);
+        let is_watched = universe::is_family(member.family) || knows_launcher(mine, theirs);
+        let known = universe::add(member.name, is_watched, process, held);
         added = added.and(known);
     }
     universe::drop_link_if_unused(id);

@@ -259,7 +259,7 @@ pub(super) fn accept_started(
         None => visit.first(start()?, bytes),
         Some(_) => visit.next(bytes),
     };
-    let met = intercomm_by(comm, root, &talk, outside, With::Family);
+    let met = intercomm_by(comm, root, &talk, outside, With::Children);
     match &met {
         Ok(met) if stays() => visit.stay(met),
         _ => visit.end(),
@@ -292,7 +292,7 @@ pub(super) fn connect_started(name: &str, world: &Arc<Comm>) -> Result<Arc<Comm>
     // Where the parent or others are on another host, so are addresses of this job's.
     let outside = !PortName::parse(name)?.is_here() || process().rank_info.nodes.len() > 1;
     let forever = Ok(Limit::new(None));
-    connect_by(name, world, 0, outside, forever, With::Family)
+    connect_by(name, world, 0, outside, forever, With::Parents)
 }
 
 fn connect_by(

@@ -9,7 +9,7 @@ use crate::comm::Comm;
 use crate::comm::agree::{Agreement, Reader, put_u64};
 use crate::device::{self, Device};
 use crate::process::process;
-use crate::{Error, Info, Result, err};
+use crate::{Error, Info, Kind, Result, err};
 use ferry_job::{SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -332,7 +332,9 @@ pub(crate) fn release_all() {
 static PARENT: OnceLock<Arc<Comm>> = OnceLock::new();
 
 /// Connects to the process that has started this job, if one has. Collective over the job; called
-/// by MPI_Init.
+/// by MPI_Init. Where another launcher has started the job and it does not come about, because a
+/// program of it has ended before MPI_Init, this ends the process: an error would make the launcher
+/// end the job of who has ordered it, too.
 ///
 /// Errors: it cannot be reached.
 pub(crate) fn connect_to_parent() -> Result<()> {
@@ -340,7 +342,15 @@ pub(crate) fn connect_to_parent() -> Result<()> {
     if process.rank_info.parent.is_empty() {
         return Ok(());
     }
-    let comm = port::connect_started(&process.rank_info.parent, &process.world)?;
+    let met = port::connect_started(&process.rank_info.parent, &process.world);
+    let is_others = process.client().is_some_and(|c| c.is_other_launcher());
+    let comm = match met {
+        Err(e) if e.kind() == Kind::Spawn && is_others => {
+            process.release();
+            std::process::exit(0);
+        }
+        met => met?,
+    };
     comm.rename(b"MPI_COMM_PARENT");
     let _ = PARENT.set(comm);
     Ok(())

@@ -2,7 +2,6 @@
 //! numbers, which are this process's own.
 
 use super::With;
-use super::death::Circle;
 use crate::Comm;
 use crate::comm::agree::{Reader, malformed};
 use crate::device::{self, ContextId, ForeignProcess};
@@ -45,8 +44,8 @@ struct Known {
     name: ProcessName,
     /// The link by which it was made known.
     link: u64,
-    /// Its job came of the same mpiexec as this one's.
-    is_family: bool,
+    /// The launchers find out when both jobs hang.
+    is_watched: bool,
     /// Communicators in which it is.
     uses: usize,
 }
@@ -58,9 +57,7 @@ struct Universe {
     known: HashMap<ProcId, Known>,
     /// Links, with the number of processes that are known by each.
     links: HashMap<u64, usize>,
-    /// Who is told by them that a job has died.
-    circles: HashMap<u64, Circle>,
-    /// Connections to the roots of other jobs, which tell that the job has died.
+    /// Connections to processes of other jobs, which tell that the job has died.
     lifelines: Vec<Lifeline>,
     /// Processes of which no communicator is left. They are forgotten by [`release_unused`].
     unused: Vec<ProcId>,
@@ -69,10 +66,11 @@ struct Universe {
 /// A connection that tells when a job has died.
 struct Lifeline {
     job: u64,
-    /// The process at its other end, which is in no group.
+    /// The process at its other end.
     process: ProcId,
-    /// The link by which it was made.
-    link: u64,
+    /// The link by which it was made, for this purpose alone: the process is in no group. `None`:
+    /// it is a member of one.
+    link: Option<u64>,
     /// It is not watched any more.
     released: Arc<AtomicBool>,
 }
@@ -168,12 +166,13 @@ pub(super) fn random() -> u64 {
     z ^ (z >> 31)
 }
 
-/// Makes a process of this name known by a link, unless it is known. `held` keeps it.
+/// Makes a process of this name known by a link, unless it is known. `held` keeps it. `is_watched`:
+/// the launchers of both jobs know of each other.
 ///
 /// Errors: there are no connections.
 pub(super) fn add(
     name: ProcessName,
-    family: u64,
+    is_watched: bool,
     process: ForeignProcess,
     held: &mut Held,
 ) -> Result<()> {
@@ -190,7 +189,7 @@ pub(super) fn add(
         Known {
             name,
             link,
-            is_family: is_family(family),
+            is_watched,
             uses: 1,
         },
     );
@@ -200,15 +199,15 @@ pub(super) fn add(
 }
 
 /// Is this the family of this process's job?
-fn is_family(family: u64) -> bool {
+pub(super) fn is_family(family: u64) -> bool {
     family != 0 && family == process().rank_info.family
 }
 
 impl Universe {
-    /// How many processes of jobs of the own family are known, and how many others.
+    /// How many processes are known that the launchers watch, and how many others.
     fn counts(&self) -> (u32, u32) {
-        let family = self.known.values().filter(|k| k.is_family).count() as u32;
-        (family, self.known.len() as u32 - family)
+        let watched = self.known.values().filter(|k| k.is_watched).count() as u32;
+        (watched, self.known.len() as u32 - watched)
     }
 }
 
@@ -216,29 +215,16 @@ impl Universe {
 pub(super) fn report_count(meets: Option<With>) {
     let (mut family, mut others) = universe().counts();
     match meets {
-        Some(With::Family) if process().rank_info.family != 0 => family += 1,
+        Some(With::Children | With::Parents) if process().rank_info.family != 0 => family += 1,
         Some(_) => others += 1,
         None => {}
     }
     device::device().set_foreign_count(family, others);
 }
 
-/// Keeps a circle as long as its link is used. Returns false if that is not used.
-pub(super) fn keep_circle(link: u64, circle: Circle) -> bool {
-    let mut universe = universe();
-    let used = universe.links.contains_key(&link);
-    if used {
-        universe.circles.insert(link, circle);
-    }
-    used
-}
-
-/// Processes of a job fail: it has ended. Tells those that learn of it by this one.
+/// Processes of a job fail: it has ended.
 pub(super) fn fail_job(d: &mut device::Device, job: u64, why: &str) {
     let universe = universe();
-    for circle in universe.circles.values() {
-        circle.tell(d, job, why);
-    }
     let of_job = universe.by_name.iter().filter(|(name, _)| name.job == job);
     for (name, &process) in of_job {
         let text = format!("rank {} of job {job:x}, which has died: {why}", name.rank);
@@ -253,16 +239,27 @@ pub(super) fn job_of_others(comm: &Comm) -> Option<u64> {
 }
 
 /// Keeps the connection to a root of another job. If it breaks, all processes of the job fail: it
-/// has died. Messages to them may go through shared memory, which tells nothing. `link` is the
-/// connection's, and ends with it.
+/// has died. `link` is the connection's, and ends with it.
 pub(super) fn add_lifeline(job: u64, process: ProcId, link: u64) {
+    let lifeline = watched(&mut device::device(), job, process, Some(link));
+    universe().lifelines.push(lifeline);
+}
+
+/// As [`add_lifeline`], for a connection to a process of the job that is in a group with this one.
+pub(super) fn add_partner(job: u64, process: ProcId) {
+    let lifeline = watched(&mut device::device(), job, process, None);
+    universe().lifelines.push(lifeline);
+}
+
+/// A connection whose loss is the death of a job.
+fn watched(d: &mut device::Device, job: u64, process: ProcId, link: Option<u64>) -> Lifeline {
     let released = Arc::new(AtomicBool::new(false));
-    universe().lifelines.push(Lifeline {
+    let lifeline = Lifeline {
         job,
         process,
         link,
         released: released.clone(),
-    });
+    };
     let look = move |d: &mut device::Device| {
         if released.load(Ordering::Relaxed) {
             return true;
@@ -274,7 +271,8 @@ pub(super) fn add_lifeline(job: u64, process: ProcId, link: u64) {
         }
         lost
     };
-    device::device().add_background(Arc::new(Mutex::new(look)));
+    d.add_background(Arc::new(Mutex::new(look)));
+    lifeline
 }
 
 /// Is it a connection that [`add_lifeline`] keeps?
@@ -378,7 +376,6 @@ pub fn release_unused() {
                 *users -= 1;
                 if *users == 0 {
                     universe.links.remove(&known.link);
-                    universe.circles.remove(&known.link);
                     links.push(known.link);
                 }
             }
@@ -387,22 +384,38 @@ pub fn release_unused() {
     if processes.is_empty() {
         return;
     }
+    let mut d = device::device();
     let (known, ended) = {
         let mut universe = universe();
         let Universe {
             by_name, lifelines, ..
         } = &mut *universe;
-        let of_job = |job: u64| by_name.keys().any(|name| name.job == job);
-        let (kept, ended): (Vec<_>, Vec<_>) = lifelines.drain(..).partition(|l| of_job(l.job));
-        *lifelines = kept;
+        let mut ended = Vec::new();
+        for lifeline in std::mem::take(lifelines) {
+            let job = lifeline.job;
+            let mut of_job = by_name.iter().filter(|(name, _)| name.job == job);
+            let Some((_, &another)) = of_job.next() else {
+                ended.push(lifeline);
+                continue;
+            };
+            if lifeline.link.is_some() || !processes.contains(&lifeline.process) {
+                lifelines.push(lifeline);
+                continue;
+            }
+            // Another process of the job tells of its death from now on.
+            lifeline.released.store(true, Ordering::Relaxed);
+            d.connect_to(another);
+            lifelines.push(watched(&mut d, job, another, None));
+        }
         (universe.counts(), ended)
     };
-    let mut d = device::device();
     d.set_foreign_count(known.0, known.1);
     for lifeline in ended {
         lifeline.released.store(true, Ordering::Relaxed);
-        d.remove_foreign(lifeline.process);
-        d.remove_link(lifeline.link);
+        if let Some(link) = lifeline.link {
+            d.remove_foreign(lifeline.process);
+            d.remove_link(link);
+        }
     }
     for process in processes {
         d.remove_foreign(process);

@@ -205,6 +205,19 @@ impl ForeignProcesses for ConnTransport {
         }
     }
 
+    fn connect_to(&mut self, process: ProcId) {
+        if self.slot(process).is_none()
+            && let Err(fault) = self.connect(process)
+        {
+            self.faults.push_back(fault);
+        }
+    }
+
+    fn is_connected(&self, process: ProcId) -> bool {
+        let state = self.slot(process).map(|i| &self.peers[i].state);
+        matches!(state, Some(PeerState::Open(_)))
+    }
+
     fn processes_of(&self, id: u64) -> Vec<ProcId> {
         let link = self.foreign.links.iter().find(|l| l.id == id);
         link.map_or(Vec::new(), |l| l.by_number.values().copied().collect())

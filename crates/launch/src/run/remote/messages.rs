@@ -144,7 +144,7 @@ impl Job<'_> {
                 number: question,
                 bytes,
             } => {
-                let bytes = self.names.ask(&bytes).unwrap_or_else(|e| {
+                let bytes = self.answer(&bytes).unwrap_or_else(|e| {
                     self.complain_of_names(&e);
                     Vec::new()
                 });
