@@ -94,7 +94,7 @@ fn the_page_has_a_line_for_everything() {
 }
 
 /// Not settings: what mpiexec tells its processes, and the first part of names made in the code.
-const NO_SETTINGS: [&str; 6] = [
+const NO_SETTINGS: [&str; 8] = [
     "FERRY_LAUNCH_FD",
     "FERRY_PROGRAM_ENDED",
     "FERRY_RANK",
