@@ -2,9 +2,10 @@
 //! find out that all of these jobs hang.
 //!
 //! A *family* is the jobs that came of one mpiexec; its first launcher stands for it here. When two
-//! families meet, their ranks pass on where their launchers listen, and these connect. Each launcher
-//! tells what it knows of its own family, and passes on what others tell of theirs, so that it
-//! reaches those of families further away. Such a statement has a number, and the newest counts.
+//! families meet, their ranks pass on where their launchers listen, and these connect. Each
+//! launcher tells what it knows of its own family, and passes on what others tell of theirs, so
+//! that it reaches those of families further away. Such a statement has a number, and the newest
+//! counts.
 //!
 //! ```text
 //! launcher ── ferry-peer FAMILY ─────────────────▶   who calls
