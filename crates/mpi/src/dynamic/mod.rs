@@ -32,9 +32,10 @@ use crate::{Group, Kind, Result, err};
 use death::Partners;
 use ferry_job::NameRequest;
 use shared::Sharing;
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use universe::ProcessName;
 
 /// What the two roots say to each other: bytes of this root for bytes of the other one. The first
@@ -220,17 +221,24 @@ fn meet_within(
 /// Where this process's launcher listens for those of jobs that were started apart. Empty: nowhere,
 /// or the jobs are not.
 fn contact(with: With) -> String {
-    let client = process().client().filter(|_| with == With::Anyone);
-    let asked = client.and_then(|client| client.ask_name(&NameRequest::Contact).ok());
-    asked.flatten().unwrap_or_default()
+    static CONTACT: OnceLock<String> = OnceLock::new();
+    let Some(client) = process().client().filter(|_| with == With::Anyone) else {
+        return String::new();
+    };
+    let ask = || client.ask_name(&NameRequest::Contact).ok().flatten();
+    CONTACT.get_or_init(|| ask().unwrap_or_default()).clone()
 }
 
 /// Tells this process's launcher of the other job's, so that both can find that the jobs hang.
 fn tell_launcher(mine: &Side, theirs: &Side) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if let Some(client) = process().client().filter(|_| knows_launcher(mine, theirs)) {
         let contact = theirs.contact.clone();
-        // If it gets lost, the launchers do not look for hangs.
-        let _ = client.ask_name(&NameRequest::Met { contact });
+        let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(contact.clone()) {
+            // If it gets lost, the launchers do not look for hangs.
+            let _ = client.ask_name(&NameRequest::Met { contact });
+        }
     }
 }
 
