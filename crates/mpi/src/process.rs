@@ -266,6 +266,14 @@ impl Process {
         Ok(())
     }
 
+    /// Ends this process, of a job that does not come about: its launcher takes it for a rank that
+    /// has finalised MPI.
+    pub(crate) fn leave(&self) -> ! {
+        self.release();
+        // SAFETY: called from MPI_Init, no exit handler.
+        unsafe { libc::exit(0) }
+    }
+
     /// Takes one from the use count. The last use blocks until this process has completed what
     /// other processes need from it.
     pub(crate) fn release(&self) {

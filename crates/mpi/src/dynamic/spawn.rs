@@ -346,8 +346,7 @@ pub(crate) fn connect_to_parent() -> Result<()> {
     let is_others = process.client().is_some_and(|c| c.is_other_launcher());
     let comm = match met {
         Err(e) if e.kind() == Kind::Spawn && is_others => {
-            process.release();
-            std::process::exit(0);
+            process.leave();
         }
         met => met?,
     };
