@@ -9,7 +9,7 @@ use crate::base::key::{ContextId, Envelope, Key, Pattern};
 use crate::base::message::Unexpected;
 use crate::base::request::ReqId;
 use posted::PostedQueue;
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 use unexpected::UnexpectedQueue;
 
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Queues {
 
 /// All queues of a process.
 pub(crate) struct Matcher {
-    index: FxHashMap<ContextId, usize>,
+    index: HashMap<ContextId, usize>,
     queues: Vec<Queues>,
     /// The context that was last used, and its queues. Programs seldom switch.
     last: (ContextId, usize),
@@ -54,7 +54,7 @@ pub(crate) struct Matcher {
 impl Matcher {
     pub fn new() -> Matcher {
         Matcher {
-            index: FxHashMap::from_iter([(ContextId::WORLD, 0)]),
+            index: HashMap::from([(ContextId::WORLD, 0)]),
             queues: vec![Queues::default()],
             last: (ContextId::WORLD, 0),
         }
@@ -86,7 +86,7 @@ impl Matcher {
     /// Forgets contexts with empty queues.
     fn sweep(&mut self, keep: ContextId) {
         let mut used = Vec::new();
-        let mut index = FxHashMap::default();
+        let mut index = HashMap::new();
         for (context, at) in self.index.drain() {
             let queues = std::mem::take(&mut self.queues[at]);
             if context == keep || !queues.is_empty() {

@@ -11,7 +11,7 @@ use crate::base::message::MatchedRts;
 use crate::base::request::{Cts, Operation, ReqId};
 use crate::protocol::engine::Engine;
 use crate::queue::outgoing::{Outgoing, Payload};
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 /// Maximum length of each edge of a message, bytes: one page.
 pub const EDGE_MAX_BYTES: usize = 4096;
@@ -38,9 +38,9 @@ struct Deferred {
 /// The deferred receives of a process.
 #[derive(Default)]
 pub(crate) struct DeferredReceives {
-    receives: FxHashMap<ReqId, Deferred>,
+    receives: HashMap<ReqId, Deferred>,
     /// Edges that have arrived before their message's RTS has matched, by sender and its request.
-    early_edges: FxHashMap<(ProcId, u32), Box<[u8]>>,
+    early_edges: HashMap<(ProcId, u32), Box<[u8]>>,
 }
 
 impl DeferredReceives {

@@ -22,7 +22,7 @@ use crate::protocol::engine::{Engine, Worker};
 use crate::protocol::select::{CLASSES, size_class};
 use crate::queue::outgoing::{Outgoing, Payload};
 use ferry_transport::Features;
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{HashMap, HashSet};
 
 /// Length of the header, bytes: match key and length.
 const HEADER_BYTES: usize = 24;
@@ -77,13 +77,13 @@ struct PeerHistory {
 /// The state of speculative messages in both directions.
 #[derive(Default)]
 pub(crate) struct Speculative {
-    history: FxHashMap<ProcId, PeerHistory>,
+    history: HashMap<ProcId, PeerHistory>,
     /// Peers that were sent a speculative message and have sent nothing since.
-    unanswered: FxHashSet<ProcId>,
+    unanswered: HashSet<ProcId>,
     /// Messages that are arriving, by sender.
-    incoming: FxHashMap<ProcId, Incoming>,
+    incoming: HashMap<ProcId, Incoming>,
     /// Unexpected messages, whole or in part, by their number.
-    buffered: FxHashMap<u32, Buffered>,
+    buffered: HashMap<u32, Buffered>,
     /// The number of the next unexpected message.
     next_number: u32,
 }

@@ -10,13 +10,13 @@ use crate::protocol::engine::{Engine, Worker};
 use crate::protocol::zero_copy::{ZERO_COPY_MIN_BYTES, size_class};
 use crate::queue::outgoing::Offer;
 use ferry_transport::TransportError;
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 /// The state of streams in both directions.
 #[derive(Default)]
 pub(crate) struct Streams {
     /// Eager messages that arrive as a stream, by sender: the receives that they have matched.
-    eager: FxHashMap<ProcId, ReqId>,
+    eager: HashMap<ProcId, ReqId>,
     /// Bytes of large messages that have arrived.
     received_bytes: u64,
     /// Bytes of a large message have arrived or were sent since [`Streams::take_active`].

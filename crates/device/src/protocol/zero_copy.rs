@@ -19,7 +19,7 @@ use crate::base::request::Operation;
 use crate::protocol::engine::Worker;
 use crate::queue::outgoing::{Outgoing, Payload};
 use ferry_transport::ZeroCopy;
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Minimum length of a message that goes by zero copy, bytes. For shorter ones the notification of
@@ -85,14 +85,14 @@ pub(crate) struct ZeroCopySelector {
     /// Zero copy may be used at all.
     enabled: bool,
     /// The choices for peers where zero copy is a matter of speed.
-    by_peer: FxHashMap<ProcId, [Choice; CLASSES]>,
+    by_peer: HashMap<ProcId, [Choice; CLASSES]>,
 }
 
 impl Default for ZeroCopySelector {
     fn default() -> ZeroCopySelector {
         ZeroCopySelector {
             enabled: true,
-            by_peer: FxHashMap::default(),
+            by_peer: HashMap::new(),
         }
     }
 }

@@ -3,13 +3,12 @@
 use crate::base::key::ProcId;
 use crate::base::request::ReqId;
 use crate::queue::outgoing::{Outgoing, Payload};
-use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// The send queues of a process. A peer has one only while messages to it wait.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    queues: FxHashMap<ProcId, VecDeque<Outgoing>>,
+    queues: HashMap<ProcId, VecDeque<Outgoing>>,
     /// Peers with a queue, in the order in which the queues were made.
     peers: Vec<ProcId>,
 }

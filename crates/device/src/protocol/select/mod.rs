@@ -10,7 +10,7 @@ mod trial;
 
 use crate::base::key::ProcId;
 use crate::base::path::{Path, ReceiverState, Sample};
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use trial::Trials;
 
@@ -40,7 +40,7 @@ pub(crate) struct PathSelector {
     pending: [u32; 2],
     /// By peer and size class: the path that the peer has chosen for a message of this process, and
     /// how many of the peer's messages have followed it.
-    followed: FxHashMap<ProcId, [Option<(Path, u8)>; CLASSES]>,
+    followed: HashMap<ProcId, [Option<(Path, u8)>; CLASSES]>,
 }
 
 impl Default for PathSelector {
@@ -53,7 +53,7 @@ impl Default for PathSelector {
             busy_since: None,
             first_touches: 0,
             pending: [0; 2],
-            followed: FxHashMap::default(),
+            followed: HashMap::new(),
         }
     }
 }
