@@ -15,14 +15,19 @@ pub(super) struct Staging {
     start: usize,
 }
 
+/// Where the first page in this memory begins.
+fn page_start(memory: &[u8]) -> usize {
+    let address = memory.as_ptr().addr();
+    address.next_multiple_of(PAGE_BYTES) - address
+}
+
 impl Staging {
     /// None yet, and room for this many. `None`: there is no such memory.
     pub fn with_capacity(bytes: usize) -> Option<Staging> {
         let mut memory: Vec<u8> = Vec::new();
         let room = bytes.checked_add(PAGE_BYTES - 1)?;
         memory.try_reserve_exact(room).ok()?;
-        let address = memory.as_ptr().addr();
-        let start = address.next_multiple_of(PAGE_BYTES) - address;
+        let start = page_start(&memory);
         memory.resize(start, 0);
         Some(Staging {
             bytes: memory,
@@ -32,15 +37,13 @@ impl Staging {
 
     /// This many, all zero. Ends the process like any `vec!` if there is no such memory.
     pub fn zeroed(bytes: usize) -> Staging {
-        let memory = vec![0; bytes + PAGE_BYTES - 1];
-        let address = memory.as_ptr().addr();
-        let start = address.next_multiple_of(PAGE_BYTES) - address;
-        let mut staging = Staging {
+        let mut memory = vec![0; bytes + PAGE_BYTES - 1];
+        let start = page_start(&memory);
+        memory.truncate(start + bytes);
+        Staging {
             bytes: memory,
             start,
-        };
-        staging.bytes.truncate(start + bytes);
-        staging
+        }
     }
 
     /// Number of bytes so far.
