@@ -218,7 +218,7 @@ pub fn iprobe(
     status: OutStatus,
 ) -> Result<()> {
     comm.check_assertions(source, tag)?;
-    let found = pt2pt::iprobe(comm, source, tag);
+    let found = pt2pt::iprobe(comm, source, tag)?;
     flag.set(found.is_some());
     if let Some(outcome) = found {
         status.store(&outcome);
@@ -254,7 +254,7 @@ pub fn improbe(
     status: OutStatus,
 ) -> Result<()> {
     comm.check_assertions(source, tag)?;
-    let found = pt2pt::improbe(comm, source, tag);
+    let found = pt2pt::improbe(comm, source, tag)?;
     flag.set(found.is_some());
     if let Some((found, outcome)) = found {
         message.set(message_handle(found));

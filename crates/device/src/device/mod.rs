@@ -10,7 +10,7 @@ mod send;
 pub use receive::Unreceived;
 
 use crate::base::header::{self, Header};
-use crate::base::key::ProcId;
+use crate::base::key::{ContextId, ProcId};
 use crate::base::request::{Completion, ReqId};
 use crate::progress::device::Device;
 use crate::progress::wait::{WaitingFor, wait_until};
@@ -71,6 +71,25 @@ impl Device {
     #[inline]
     pub fn is_lost(&self, peer: ProcId) -> bool {
         self.worker.engine.lost_peers.contains(peer)
+    }
+
+    /// How many processes have been lost until now. To be asked where a wait begins that
+    /// [`Device::take_untold_loss`] may end.
+    pub fn losses(&self) -> u64 {
+        self.worker.engine.lost_peers.losses()
+    }
+
+    /// Is a member of this communicator lost, so that what may come from any of them must fail?
+    /// Each communicator is told once of each loss; who has waited for longer (`since`, the number
+    /// of losses at that time) is told in any case. `u64::MAX`: has not waited.
+    pub fn take_untold_loss(
+        &mut self,
+        context: ContextId,
+        since: u64,
+        is_member: impl Fn(ProcId) -> bool,
+    ) -> bool {
+        let lost = &mut self.worker.engine.lost_peers;
+        !lost.is_empty() && lost.take_untold(context, since, is_member)
     }
 
     /// Has the operation completed?

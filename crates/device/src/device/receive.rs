@@ -88,6 +88,42 @@ impl Device {
         req
     }
 
+    /// As [`Device::receive`], from any member of a communicator. Fails if one of them is lost and
+    /// the communicator has not been told of it; later ones wait for those that live.
+    ///
+    /// # Safety
+    /// As for [`Device::receive`].
+    #[inline]
+    pub unsafe fn receive_from_any(
+        &mut self,
+        pattern: Pattern,
+        sink: Sink,
+        is_member: impl Fn(ProcId) -> bool,
+    ) -> ReqId {
+        // SAFETY: the caller's promise.
+        let req = unsafe { self.receive(pattern, sink) };
+        if !self.worker.engine.lost_peers.is_empty() {
+            self.fail_if_untold(pattern.context, req, is_member);
+        }
+        req
+    }
+
+    #[cold]
+    fn fail_if_untold(
+        &mut self,
+        context: ContextId,
+        req: ReqId,
+        is_member: impl Fn(ProcId) -> bool,
+    ) {
+        let engine = &mut self.worker.engine;
+        if !engine.requests.is_complete(req)
+            && engine.lost_peers.take_untold(context, u64::MAX, is_member)
+            && engine.matcher.withdraw(context, req)
+        {
+            engine.requests.fail(req, Fault::Transport);
+        }
+    }
+
     /// Looks for an unexpected message that matches, without receiving it. Makes no progress.
     pub fn probe(&mut self, pattern: &Pattern) -> Option<Envelope> {
         self.worker.engine.matcher.probe(pattern)

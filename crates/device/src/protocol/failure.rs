@@ -1,12 +1,12 @@
 //! Failed transports. Pending operations with a lost peer fail. Later operations that need the peer
 //! fail at once.
 
-use crate::base::key::ProcId;
+use crate::base::key::{ContextId, ProcId};
 use crate::base::request::{Completion, Fault, Operation, ReqId};
 use crate::protocol::engine::{Engine, Worker};
 use crate::protocol::foreign_members::may_send_in;
 use ferry_transport::TransportError;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -37,13 +37,59 @@ static FAILED_WHOLLY: AtomicBool = AtomicBool::new(false);
 
 /// Processes whose transport has failed: no message of them arrives any more.
 #[derive(Default)]
-pub(crate) struct LostPeers(BTreeSet<ProcId>);
+pub(crate) struct LostPeers {
+    /// Each with the number of the loss, from 1 on.
+    peers: BTreeMap<ProcId, u64>,
+    losses: u64,
+    /// In which communicators the loss of a peer has failed an operation without a named source.
+    told: BTreeSet<(ContextId, ProcId)>,
+}
 
 impl LostPeers {
+    pub fn is_empty(&self) -> bool {
+        self.peers.is_empty()
+    }
+
     /// Is this process one of them?
     #[inline]
     pub fn contains(&self, peer: ProcId) -> bool {
-        !self.0.is_empty() && self.0.contains(&peer)
+        !self.peers.is_empty() && self.peers.contains_key(&peer)
+    }
+
+    /// How many losses there have been.
+    pub fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    /// Those that no operation of the communicator has failed for, or that came after `since`
+    /// losses. They count as told from now on.
+    pub fn take_untold(
+        &mut self,
+        context: ContextId,
+        since: u64,
+        is_member: impl Fn(ProcId) -> bool,
+    ) -> bool {
+        let mut untold = false;
+        for (&peer, &loss) in self.peers.iter().filter(|&(&peer, _)| is_member(peer)) {
+            untold |= self.told.insert((context.of_comm(), peer)) || loss > since;
+        }
+        untold
+    }
+
+    /// Returns whether the loss is new.
+    fn insert(&mut self, peer: ProcId) -> bool {
+        let new = !self.peers.contains_key(&peer);
+        if new {
+            self.losses += 1;
+            self.peers.insert(peer, self.losses);
+        }
+        new
+    }
+
+    fn remove(&mut self, peer: ProcId) {
+        if self.peers.remove(&peer).is_some() {
+            self.told.retain(|&(_, lost)| lost != peer);
+        }
     }
 }
 
@@ -69,7 +115,7 @@ impl Worker {
         *lock() = Some(e.to_string());
         match e.peer() {
             Some(peer) => {
-                if self.engine.lost_peers.0.insert(peer) {
+                if self.engine.lost_peers.insert(peer) {
                     // Before the requests end, and their memory is the program's again.
                     self.transports.forget_lost_peer(peer);
                 }
@@ -85,7 +131,7 @@ impl Worker {
     /// Drops what is known of a peer whose process number may become another process's.
     pub fn forget_peer(&mut self, peer: ProcId) {
         self.engine.fail_sends_to(peer);
-        self.engine.lost_peers.0.remove(&peer);
+        self.engine.lost_peers.remove(peer);
     }
 }
 
@@ -131,11 +177,33 @@ impl Engine {
         }
         for (context, req) in unmatched {
             if self.matcher.withdraw(context, req) {
+                self.lost_peers.told.insert((context.of_comm(), peer));
                 failed.push(req);
             }
         }
         for req in failed {
             self.requests.fail(req, Fault::Transport);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_told_once_in_each_communicator_and_to_whom_it_meets_waiting() {
+        let mut lost = LostPeers::default();
+        let (a, b) = (ContextId::random(1 << 20), ContextId::random(2 << 20));
+        let all = |_| true;
+        assert!(!lost.take_untold(a, 0, all));
+        assert!(lost.insert(3) && !lost.insert(3) && lost.losses() == 1);
+        assert!(!lost.take_untold(a, 1, |p| p == 4), "it is no member");
+        assert!(lost.take_untold(a, 1, all) && !lost.take_untold(a.collective(), 1, all));
+        assert!(lost.take_untold(b, 1, all), "another communicator");
+        assert!(lost.take_untold(a, 0, all), "who has waited since before the loss");
+        assert!(lost.insert(4) && lost.take_untold(a, 2, all) && !lost.take_untold(a, 2, all));
+        lost.remove(3);
+        assert!(!lost.contains(3) && lost.insert(3) && lost.take_untold(a, 3, all));
     }
 }

@@ -177,6 +177,12 @@ impl Comm {
         self.table.process(rank)
     }
 
+    /// Is this process one that messages go to and come from?
+    #[cold]
+    pub fn has_peer(&self, process: ProcId) -> bool {
+        (0..self.remote_group().size()).any(|rank| self.peer(rank) == process)
+    }
+
     /// Its name, without a final null. Empty if it has none.
     pub fn name(&self) -> Vec<u8> {
         self.name

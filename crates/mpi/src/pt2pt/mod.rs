@@ -345,13 +345,18 @@ unsafe fn post(d: &mut Device, comm: &Comm, from: From, pattern: Pattern, into: 
         // SAFETY: the caller's promise.
         From::Rank(r) => unsafe { d.receive_from(comm.peer(r), pattern, into) },
         // SAFETY: the caller's promise, for any sender.
-        _ => unsafe { d.receive(pattern, into) },
+        _ => unsafe { d.receive_from_any(pattern, into, |process| comm.has_peer(process)) },
     }
 }
 
-/// Is the named sender lost? No message can arrive from it then.
-fn sender_is_lost(d: &Device, comm: &Comm, from: From) -> bool {
-    matches!(from, From::Rank(r) if d.is_lost(comm.peer(r)))
+/// Is the named sender lost, or, if any may send, one of them? A probe fails then. `since`: the
+/// number of losses when it began; `u64::MAX` if it does not wait.
+fn sender_is_lost(d: &mut Device, comm: &Comm, from: From, since: u64) -> bool {
+    match from {
+        From::Rank(r) => d.is_lost(comm.peer(r)),
+        From::Any => d.take_untold_loss(comm.context, since, |process| comm.has_peer(process)),
+        From::ProcNull => false,
+    }
 }
 
 /// The error of a probe for a lost peer.
