@@ -201,7 +201,10 @@ mod tests {
         assert!(!lost.take_untold(a, 1, |p| p == 4), "it is no member");
         assert!(lost.take_untold(a, 1, all) && !lost.take_untold(a.collective(), 1, all));
         assert!(lost.take_untold(b, 1, all), "another communicator");
-        assert!(lost.take_untold(a, 0, all), "who has waited since before the loss");
+        assert!(
+            lost.take_untold(a, 0, all),
+            "who has waited since before the loss"
+        );
         assert!(lost.insert(4) && lost.take_untold(a, 2, all) && !lost.take_untold(a, 2, all));
         lost.remove(3);
         assert!(!lost.contains(3) && lost.insert(3) && lost.take_untold(a, 3, all));

@@ -34,7 +34,9 @@ fn poll_or_lost<T>(
         Some(found) => Some(Some(found)),
         None => sender_is_lost(d, comm, from, u64::MAX).then_some(None),
     });
-    answer.map(|found| found.ok_or_else(|| lost(comm))).transpose()
+    answer
+        .map(|found| found.ok_or_else(|| lost(comm)))
+        .transpose()
 }
 
 /// Blocks until there is a message that `look` finds.

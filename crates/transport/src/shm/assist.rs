@@ -48,8 +48,9 @@ impl Shm {
         len: usize,
     ) -> Result<ReadStart, ReadError> {
         let i = self.index(from).ok_or(ReadError::Refused)?;
-        let alone = !self.core_each || len < COOPERATIVE_MIN_BYTES;
         let me = self.me;
+        let alone =
+            !self.core_each || len < COOPERATIVE_MIN_BYTES || self.controls[me].refuses_writes();
         let control = &self.controls[i];
         let peer = self.peer(i).map_err(|_| ReadError::Refused)?;
         if !*peer.readable.get_or_insert_with(|| cma::probe(control)) {

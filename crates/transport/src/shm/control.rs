@@ -39,7 +39,10 @@ pub struct Control {
     pub probe_address: AtomicU64,
     /// The value of that word.
     pub probe_value: AtomicU64,
-    _line2: [u32; 10],
+    /// Not 0: others are not to write the process's private memory, for a tool looks at each access
+    /// and would not see theirs ([`Control::refuse_writes`]).
+    refuses_writes: AtomicU32,
+    _line2: [u32; 9],
     /// A bit for each peer that has asked this process to open its rings.
     pub rings_opened: [AtomicU64; BITMAP_WORDS],
     /// A bit for each peer that has written since this process last looked. On large nodes only.
@@ -60,6 +63,16 @@ pub const ASLEEP_ON_SOCKET: u32 = 1 << 31;
 const _: () = assert!(size_of::<Control>() == CONTROL_BYTES);
 
 impl Control {
+    /// Asks the peers to leave the process's private memory as it is.
+    pub fn refuse_writes(&self) {
+        self.refuses_writes.store(1, Ordering::Relaxed);
+    }
+
+    /// Returns whether the process has asked for that.
+    pub fn refuses_writes(&self) -> bool {
+        self.refuses_writes.load(Ordering::Relaxed) != 0
+    }
+
     /// Wakes the process if it sleeps. The caller's message must have been published with a full
     /// barrier.
     #[inline]

@@ -124,6 +124,13 @@ pub struct Shm {
 /// process's, and one that they try to write.
 static PROBE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
+/// Does valgrind's memcheck run this program? It would call undefined what peers write into its
+/// memory by system calls of their own.
+fn is_under_memcheck() -> bool {
+    let preloaded = std::env::var("LD_PRELOAD").unwrap_or_default();
+    preloaded.contains("vgpreload_memcheck")
+}
+
 impl Shm {
     /// Opens the transport of process `locals[me]` in the node's segment.
     ///
@@ -165,6 +172,9 @@ impl Shm {
         mine.probe_address
             .store(&raw const PROBE as u64, Ordering::Relaxed);
         mine.probe_value.store(value, Ordering::Relaxed);
+        if is_under_memcheck() {
+            mine.refuse_writes();
+        }
         mine.pid.store(std::process::id(), Ordering::Release);
         let peers = std::iter::repeat_with(|| None).take(locals.len()).collect();
         let core_each = locals.len() <= cores as usize;
@@ -251,7 +261,8 @@ impl Shm {
             return None;
         }
         let writable = self.writable.entry(i);
-        let try_it = || cma::probe(control) && cma::probe_write(control);
+        let try_it =
+            || !control.refuses_writes() && cma::probe(control) && cma::probe_write(control);
         (*writable.or_insert_with(try_it)).then(|| PeerMemory::new(pid as i32))
     }
 
