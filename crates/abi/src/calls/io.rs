@@ -247,6 +247,7 @@ fn give_status(status: &OutStatus, outcome: &Outcome) {
 /// Blocking accesses: with an explicit offset, and by a file pointer.
 macro_rules! blocking {
     ($($buf:ty, $method:ident: $at:ident $(, $name:ident: $position:ident)*;)*) => {$(
+        #[inline(always)]
         pub fn $at(fh: Fh, offset: i64, buf: $buf, count: i64, datatype: Type,
             status: OutStatus) -> Result<()> {
             let buffer = buffer(buf, count, datatype);
@@ -255,6 +256,7 @@ macro_rules! blocking {
             Ok(())
         }
         $(
+        #[inline(always)]
         pub fn $name(fh: Fh, buf: $buf, count: i64, datatype: Type,
             status: OutStatus) -> Result<()> {
             let buffer = buffer(buf, count, datatype);

@@ -19,13 +19,39 @@ pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::R
 /// Reads until `buf` is full or the file ends. Returns the number of bytes. Blocks until they are
 /// there.
 ///
+/// One call is the common case, and inlined: on processors where system calls spoil the prediction
+/// of returns, each function to return from costs as much as the call's own work.
+///
 /// # Errors
 /// What the system says, with the place where the call that failed began.
+#[inline]
 pub fn read_exact_or_end(file: &dyn StoredFile, buf: &mut [u8], offset: u64) -> Result<usize> {
-    let mut done = 0;
+    if buf.is_empty() {
+        return Ok(0);
+    }
+    match file.read_at(buf, offset) {
+        Ok(n) if n == buf.len() => Ok(n),
+        first => read_on(file, buf, offset, first),
+    }
+}
+
+/// Goes on after a first call that has not filled `buf`.
+#[cold]
+fn read_on(
+    file: &dyn StoredFile,
+    buf: &mut [u8],
+    offset: u64,
+    first: io::Result<usize>,
+) -> Result<usize> {
+    let (mut done, mut first) = (0, Some(first));
     while done < buf.len() {
         let at = offset.saturating_add(done as u64);
-        match uninterrupted(|| file.read_at(&mut buf[done..], at)) {
+        let call = || {
+            first
+                .take()
+                .unwrap_or_else(|| file.read_at(&mut buf[done..], at))
+        };
+        match uninterrupted(call) {
             Ok(0) => break,
             Ok(n) => done += n,
             Err(error) => {
@@ -37,16 +63,40 @@ pub fn read_exact_or_end(file: &dyn StoredFile, buf: &mut [u8], offset: u64) -> 
     Ok(done)
 }
 
-/// Writes all of `buf`. Blocks until the system has it.
+/// Writes all of `buf`. Blocks until the system has it. One call is inlined, as for
+/// [`read_exact_or_end`].
 ///
 /// # Errors
 /// What the system says, with the place where the call that failed began. What was written before
 /// stands.
+#[inline]
 pub fn write_all(file: &dyn StoredFile, buf: &[u8], offset: u64) -> Result<()> {
-    let mut done = 0;
+    if buf.is_empty() {
+        return Ok(());
+    }
+    match file.write_at(buf, offset) {
+        Ok(n) if n == buf.len() => Ok(()),
+        first => write_on(file, buf, offset, first),
+    }
+}
+
+/// Goes on after a first call that has not written all.
+#[cold]
+fn write_on(
+    file: &dyn StoredFile,
+    buf: &[u8],
+    offset: u64,
+    first: io::Result<usize>,
+) -> Result<()> {
+    let (mut done, mut first) = (0, Some(first));
     while done < buf.len() {
         let at = offset.saturating_add(done as u64);
-        let written = match uninterrupted(|| file.write_at(&buf[done..], at)) {
+        let call = || {
+            first
+                .take()
+                .unwrap_or_else(|| file.write_at(&buf[done..], at))
+        };
+        let written = match uninterrupted(call) {
             Ok(0) => Err(io::ErrorKind::WriteZero.into()),
             other => other,
         };

@@ -101,11 +101,12 @@ impl File {
     }
 
     /// A transfer of bytes that lie in one run in memory and in the file, which is most. `None`: it
-    /// is another one.
+    /// is another one. Inlined down to the system call, for the reason that
+    /// [`transfer::read_exact_or_end`] gives.
     ///
     /// # Safety
     /// The buffer is readable or writable as its count and type say.
-    #[inline]
+    #[inline(always)]
     unsafe fn plain(
         &self,
         direction: Direction,
@@ -146,6 +147,22 @@ impl File {
         }))
     }
 
+    /// A transfer that is not plain.
+    ///
+    /// # Safety
+    /// The buffer is readable or writable as its count and type say.
+    #[inline(never)]
+    unsafe fn other(
+        &self,
+        direction: Direction,
+        position: Position,
+        buffer: Buffer<'_>,
+    ) -> Result<Outcome> {
+        let transfer = self.transfer(direction, position, buffer)?;
+        // SAFETY: the caller's promise.
+        unsafe { transfer.run() }
+    }
+
     /// Reads at `position`. Blocks until the data are in the buffer. The outcome's bytes are fewer
     /// than asked for where the file ends.
     ///
@@ -153,14 +170,14 @@ impl File {
     ///
     /// # Safety
     /// The buffer is writable as its count and type say.
+    #[inline]
     pub unsafe fn read(&self, position: Position, buffer: Buffer<'_>) -> Result<Outcome> {
         // SAFETY: the caller's promise.
-        if let Some(done) = unsafe { self.plain(Direction::Read, position, &buffer) } {
-            return done;
+        match unsafe { self.plain(Direction::Read, position, &buffer) } {
+            Some(done) => done,
+            // SAFETY: the caller's promise.
+            None => unsafe { self.other(Direction::Read, position, buffer) },
         }
-        let transfer = self.transfer(Direction::Read, position, buffer)?;
-        // SAFETY: the caller's promise.
-        unsafe { transfer.run() }
     }
 
     /// Writes at `position`. Blocks until the buffer may be used again.
@@ -169,14 +186,14 @@ impl File {
     ///
     /// # Safety
     /// The buffer is readable as its count and type say.
+    #[inline]
     pub unsafe fn write(&self, position: Position, buffer: Buffer<'_>) -> Result<Outcome> {
         // SAFETY: the caller's promise.
-        if let Some(done) = unsafe { self.plain(Direction::Write, position, &buffer) } {
-            return done;
+        match unsafe { self.plain(Direction::Write, position, &buffer) } {
+            Some(done) => done,
+            // SAFETY: the caller's promise.
+            None => unsafe { self.other(Direction::Write, position, buffer) },
         }
-        let transfer = self.transfer(Direction::Write, position, buffer)?;
-        // SAFETY: the caller's promise.
-        unsafe { transfer.run() }
     }
 }
 

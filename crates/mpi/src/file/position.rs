@@ -31,6 +31,7 @@ impl File {
     /// §14.4). Returns where the access begins, in etypes.
     ///
     /// Errors: Arg for a negative offset; UnsupportedOperation in sequential mode.
+    #[inline]
     pub(super) fn begin_access(&self, position: Position, etypes: u64) -> Result<u64> {
         if self.mode.sequential && position != Position::Shared {
             return Err(self.sequential());

@@ -200,6 +200,7 @@ impl SharedPointer {
         }
     }
 
+    #[inline]
     fn word(&self) -> Option<&AtomicU64> {
         match self {
             SharedPointer::Own(word) => Some(word),
@@ -211,6 +212,7 @@ impl SharedPointer {
     /// Adds to it. Returns the value before.
     ///
     /// Errors: those of the messages to rank 0.
+    #[inline]
     pub fn advance(&self, etypes: u64) -> Result<u64> {
         match self.word() {
             Some(word) => Ok(word.fetch_add(etypes, Ordering::AcqRel)),

@@ -48,31 +48,62 @@ impl SieveExclusion {
             state.begin_sieving();
             return None;
         }
-        if state.is_sieved() {
-            return None;
-        }
-        let own = &state.writes_in_flight()[*rank as usize].0;
-        own.fetch_add(1, Ordering::SeqCst);
-        let unlocked = UnlockedWrite(Some((state.clone(), *rank)));
-        // The flag may have been raised since: who raised it waits for this write, or not.
-        (!state.is_sieved()).then_some(unlocked)
+        let begun = state.begin_write(*rank);
+        begun.then(|| UnlockedWrite(Some((state.clone(), *rank))))
     }
 
     /// Writes one run, under a lock if somebody sieves. Blocks.
+    #[inline(always)]
     pub fn write(&self, file: &dyn StoredFile, data: &[u8], offset: u64) -> ferry_io::Result<()> {
-        let unlocked = self.begin(false);
-        let end = offset + data.len() as u64;
-        let _lock = match unlocked {
-            Some(_) => None,
-            None => Some(transfer::lock(file, offset..end, true)?),
+        let SieveExclusion::OnNode(state, rank) = self else {
+            return transfer::write_all(file, data, offset);
         };
-        transfer::write_all(file, data, offset)
+        if !state.begin_write(*rank) {
+            return write_locked(file, data, offset);
+        }
+        let written = transfer::write_all(file, data, offset);
+        state.end_write(*rank);
+        written
     }
 }
 
+#[cold]
+fn write_locked(file: &dyn StoredFile, data: &[u8], offset: u64) -> ferry_io::Result<()> {
+    let end = offset + data.len() as u64;
+    let _lock = transfer::lock(file, offset..end, true)?;
+    transfer::write_all(file, data, offset)
+}
+
 impl NodeState {
+    #[inline]
     fn is_sieved(&self) -> bool {
         self.sieved().load(Ordering::SeqCst) != 0
+    }
+
+    /// Begins a write of a rank. Returns whether it may go without a lock; [`NodeState::end_write`]
+    /// says that it has ended then.
+    #[inline]
+    fn begin_write(&self, rank: u32) -> bool {
+        if self.is_sieved() {
+            return false;
+        }
+        let own = &self.writes_in_flight()[rank as usize].0;
+        own.fetch_add(1, Ordering::SeqCst);
+        // The flag may have been raised since: who raised it waits for this write, or not.
+        if self.is_sieved() {
+            self.end_write(rank);
+            return false;
+        }
+        true
+    }
+
+    #[inline]
+    fn end_write(&self, rank: u32) {
+        let own = &self.writes_in_flight()[rank as usize].0;
+        own.fetch_sub(1, Ordering::SeqCst);
+        if self.is_sieved() {
+            wake(own);
+        }
     }
 
     /// Raises the flag, and waits for the writes without locks.
@@ -93,12 +124,14 @@ impl NodeState {
 impl Drop for UnlockedWrite {
     fn drop(&mut self) {
         let Some((state, rank)) = &self.0 else { return };
-        let count = &state.writes_in_flight()[*rank as usize].0;
-        count.fetch_sub(1, Ordering::SeqCst);
-        if state.is_sieved() {
-            let _ = futex::wake(count, futex::Flags::empty(), i32::MAX as u32);
-        }
+        state.end_write(*rank);
     }
+}
+
+/// Wakes who waits for a rank's writes.
+#[cold]
+fn wake(count: &AtomicU32) {
+    let _ = futex::wake(count, futex::Flags::empty(), i32::MAX as u32);
 }
 
 #[cfg(test)]
