@@ -20,7 +20,6 @@ use crate::cost::Cost;
 use crate::error::{Error, Result};
 use crate::store::{FileSystem, StoredFile};
 use crate::transfer;
-use placement::Placement;
 use pool::Pool;
 use ring::Ring;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -395,10 +394,7 @@ impl Engine {
                     wanted: self.options.io_uring,
                     ring: OnceLock::new(),
                 }),
-                pool: Pool::new(
-                    self.options.threads.max(1),
-                    Placement::new(self.options.spare_cores),
-                ),
+                pool: Pool::new(self.options.threads.max(1), self.options.spare_cores),
                 under_way: Arc::default(),
             }));
             let swapped =
