@@ -3,12 +3,20 @@
  *   contiguous  one rank writes and reads 32 MiB in calls of one size; the same by pwrite and pread
  *   rows        all ranks write and read a matrix, each its block of columns, collectively
  *   strided     each rank writes and reads every other piece of 64 bytes of a part of its own
- *   shared      all ranks write and read records by the shared file pointer
+ *   shared      all ranks write and read records by the shared file pointer; the same by a number in
+ *               shared memory that each adds to, and pwrite and pread
  *   open        all ranks open and close the file
- *   overlap     a write that is started, then computation, then completion
+ *   overlap     a write that is started, then computation, then completion; the same by a thread of
+ *               the program on another core, which calls pwrite
  *
  * BENCH_FILE names the file, which is deleted in the end. */
+#define _GNU_SOURCE
 #include "measure.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 
 enum {
     WHOLE = 33554432,   /* bytes of the file in `contiguous` and of the matrix in `rows` */
@@ -191,11 +199,54 @@ static void read_records(int times)
     }
 }
 
+/* The least that a shared pointer takes. */
+
+static _Atomic MPI_Offset *pointer;
+
+static void plain_records(int times, int writes)
+{
+    for (int i = 0; i < times; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0)
+            atomic_store(pointer, 0);
+        MPI_Barrier(MPI_COMM_WORLD);
+        for (int n = 0; n < RECORDS; n++) {
+            MPI_Offset at = atomic_fetch_add(pointer, RECORD);
+            if ((writes ? pwrite(plain, memory, RECORD, at) : pread(plain, memory, RECORD, at)) !=
+                RECORD)
+                MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+    }
+}
+
+static void plain_write_records(int times)
+{
+    plain_records(times, 1);
+}
+
+static void plain_read_records(int times)
+{
+    plain_records(times, 0);
+}
+
 static void shared(void)
 {
+    MPI_Win window;
+    MPI_Aint length;
+    int unit;
     make(MPI_COMM_WORLD);
+    plain = open(path, O_RDWR);
+    if (plain < 0)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    MPI_Win_allocate_shared(rank == 0 ? sizeof *pointer : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
+                            &pointer, &window);
+    MPI_Win_shared_query(window, 0, &length, &unit, &pointer);
     say("write_shared", RECORD, timed(write_records) / RECORDS / ranks * 1e6);
+    say("plain_write_shared", RECORD, timed(plain_write_records) / RECORDS / ranks * 1e6);
     say("read_shared", RECORD, timed(read_records) / RECORDS / ranks * 1e6);
+    say("plain_read_shared", RECORD, timed(plain_read_records) / RECORDS / ranks * 1e6);
+    MPI_Win_free(&window);
+    close(plain);
     unmake();
 }
 
@@ -234,11 +285,55 @@ static int compare(const void *a, const void *b)
     return (d > 0) - (d < 0);
 }
 
+static void start_by_mpi(MPI_Request *request)
+{
+    OK(MPI_File_iwrite_at(file, 0, memory, OVERLAP, MPI_BYTE, request));
+}
+
+static void complete_by_mpi(MPI_Request *request)
+{
+    MPI_Wait(request, MPI_STATUS_IGNORE);
+}
+
+/* A thread that leaves the core of its creator, and writes. */
+
+static sem_t to_write, written;
+static int core, stopped;
+
+static void *writer(void *unused)
+{
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    for (long i = 0; i < sysconf(_SC_NPROCESSORS_ONLN); i++)
+        if (i != core)
+            CPU_SET((int)i, &cores);
+    sched_setaffinity(0, sizeof cores, &cores);
+    for (;;) {
+        sem_wait(&to_write);
+        if (stopped)
+            return unused;
+        if (pwrite(plain, memory, OVERLAP, 0) != OVERLAP)
+            abort();
+        sem_post(&written);
+    }
+}
+
+static void start_by_thread(MPI_Request *request)
+{
+    (void)request;
+    sem_post(&to_write);
+}
+
+static void complete_by_thread(MPI_Request *request)
+{
+    (void)request;
+    sem_wait(&written);
+}
+
 /* The part of the write's time that computation hides, percent; the median of several. */
-static void overlap(void)
+static double overlapped(void (*start)(MPI_Request *), void (*complete)(MPI_Request *))
 {
     double hidden[OVERLAP_SAMPLES];
-    make(MPI_COMM_WORLD);
     take_turn();
     for (int i = -1; i < OVERLAP_SAMPLES; i++) {
         MPI_Request request;
@@ -247,19 +342,37 @@ static void overlap(void)
         if (rank != 0)
             continue;
         begun = now();
-        OK(MPI_File_iwrite_at(file, 0, memory, OVERLAP, MPI_BYTE, &request));
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        start(&request);
+        complete(&request);
         alone = now() - begun;
         begun = now();
-        OK(MPI_File_iwrite_at(file, 0, memory, OVERLAP, MPI_BYTE, &request));
+        start(&request);
         computed(2 * alone);
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        complete(&request);
         both = now() - begun;
         if (i >= 0)
             hidden[i] = 100 * (3 * alone - both) / alone;
     }
     qsort(hidden, OVERLAP_SAMPLES, sizeof *hidden, compare);
-    say("hidden", OVERLAP, hidden[OVERLAP_SAMPLES / 2] > 100 ? 100 : hidden[OVERLAP_SAMPLES / 2]);
+    return hidden[OVERLAP_SAMPLES / 2] > 100 ? 100 : hidden[OVERLAP_SAMPLES / 2];
+}
+
+static void overlap(void)
+{
+    pthread_t thread;
+    make(MPI_COMM_WORLD);
+    say("hidden", OVERLAP, overlapped(start_by_mpi, complete_by_mpi));
+    plain = open(path, O_RDWR);
+    core = sched_getcpu();
+    sem_init(&to_write, 0, 0);
+    sem_init(&written, 0, 0);
+    if (plain < 0 || pthread_create(&thread, NULL, writer, NULL))
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    say("plain_hidden", OVERLAP, overlapped(start_by_thread, complete_by_thread));
+    stopped = 1;
+    sem_post(&to_write);
+    pthread_join(thread, NULL);
+    close(plain);
     unmake();
 }
 
