@@ -34,7 +34,7 @@ const TMPFS: Cost = Cost {
 };
 /// Pages of the file are cached. A write enters the file system's journal.
 const LOCAL: Cost = Cost {
-    read_call_ns: 600.0,
+    read_call_ns: 800.0,
     write_call_ns: 5_000.0,
     lock_ns: 600.0,
     byte_ns: 0.07,
@@ -50,8 +50,11 @@ const REMOTE: Cost = Cost {
 const COPY_BYTE_NS: f64 = 0.1;
 /// Copying a run, without its bytes.
 const COPY_RUN_NS: f64 = 3.0;
-/// Bringing a byte from one rank to another.
+/// Bringing a byte from one rank to another, on another node or on the same core.
 const EXCHANGE_BYTE_NS: f64 = 0.3;
+/// The same on another core of the node, beside the copy that [`COPY_BYTE_NS`] is: the data go
+/// straight to where they belong.
+const CORES_EXCHANGE_BYTE_NS: f64 = 0.05;
 /// A message of an exchange, without its bytes.
 const EXCHANGE_MESSAGE_NS: f64 = 2_000.0;
 
@@ -106,9 +109,14 @@ impl Cost {
     }
 
     /// A rank's part of a collective transfer in two phases, ns: it exchanges its data by
-    /// `messages`, and somebody transfers them with others' in large calls.
-    pub fn two_phase(&self, access: Strided, messages: f64) -> f64 {
-        let exchange = access.len * EXCHANGE_BYTE_NS + messages * EXCHANGE_MESSAGE_NS;
+    /// `messages`, and somebody transfers them with others' in large calls. `own_cores`: all ranks
+    /// are on one node, and each has a core.
+    pub fn two_phase(&self, access: Strided, messages: f64, own_cores: bool) -> f64 {
+        let byte_ns = match own_cores {
+            true => CORES_EXCHANGE_BYTE_NS,
+            false => EXCHANGE_BYTE_NS,
+        };
+        let exchange = access.len * byte_ns + messages * EXCHANGE_MESSAGE_NS;
         exchange + access.len * self.byte_ns + Cost::copy(access)
     }
 }

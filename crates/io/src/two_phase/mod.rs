@@ -32,18 +32,31 @@ pub struct RankRange {
     pub runs: u64,
 }
 
+/// What the cost of a collective transfer depends on, beside the ranks' ranges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Circumstances {
+    /// Where the file is.
+    pub file_system: FileSystem,
+    /// Ranks write.
+    pub writes: bool,
+    /// Ranks that aggregate, as in [`Domains`].
+    pub aggregators: usize,
+    /// All ranks are on one node, and each has a core.
+    pub own_cores: bool,
+}
+
 /// Returns whether a collective transfer in two phases is cheaper than each rank's own access. All
 /// ranks get the same answer from the same ranges.
 ///
 /// It is not worth it if the ranks' ranges do not interleave: then each rank's own access transfers
 /// no byte of another. If they do, its exchange must be cheaper than the calls that it saves.
-/// `aggregators` is their number, as in [`Domains`].
-pub fn worth_it(
-    ranges: &[RankRange],
-    file_system: FileSystem,
-    writes: bool,
-    aggregators: usize,
-) -> bool {
+pub fn worth_it(ranges: &[RankRange], circumstances: Circumstances) -> bool {
+    let Circumstances {
+        file_system,
+        writes,
+        aggregators,
+        own_cores,
+    } = circumstances;
     let mut ranges: Vec<RankRange> = ranges
         .iter()
         .filter(|range| range.start < range.end && range.bytes > 0)
@@ -66,7 +79,7 @@ pub fn worth_it(
             true => cost.write_runs(access, false),
             false => cost.read_runs(access).min(cost.sieve_read(access, 1.0)),
         };
-        together += cost.two_phase(access, aggregators as f64);
+        together += cost.two_phase(access, aggregators as f64, own_cores);
     }
     together < alone
 }
@@ -85,15 +98,46 @@ mod tests {
         (0..ranks).map(of_rank).collect()
     }
 
+    const TWO_WRITERS: Circumstances = Circumstances {
+        file_system: FileSystem::Tmpfs,
+        writes: true,
+        aggregators: 2,
+        own_cores: true,
+    };
+
     #[test]
     fn small_interleaved_runs_are_worth_it() {
-        for writes in [false, true] {
-            let worth = |list: &[RankRange]| worth_it(list, FileSystem::Tmpfs, writes, 2);
+        for (writes, own_cores) in [(false, false), (false, true), (true, false), (true, true)] {
+            let circumstances = Circumstances {
+                writes,
+                own_cores,
+                ..TWO_WRITERS
+            };
+            let worth = |list: &[RankRange]| worth_it(list, circumstances);
             assert!(worth(&ranges(8, 1000, 64)));
             assert!(!worth(&ranges(8, 100, 1 << 20)));
             assert!(!worth(&ranges(1, 1000, 64)));
             assert!(!worth(&[]));
         }
+    }
+
+    #[test]
+    fn pages_are_exchanged_for_writes_where_each_rank_has_a_core() {
+        let worth = |circumstances| worth_it(&ranges(2, 1000, 4096), circumstances);
+        let local = Circumstances {
+            file_system: FileSystem::Local,
+            ..TWO_WRITERS
+        };
+        assert!(worth(TWO_WRITERS) && worth(local));
+        let reads = |circumstances| Circumstances {
+            writes: false,
+            ..circumstances
+        };
+        assert!(!worth(reads(TWO_WRITERS)) && worth(reads(local)));
+        assert!(!worth(Circumstances {
+            own_cores: false,
+            ..TWO_WRITERS
+        }));
     }
 
     #[test]
@@ -106,6 +150,6 @@ mod tests {
                 runs: 50,
             })
             .collect();
-        assert!(!worth_it(&list, FileSystem::Local, true, 2));
+        assert!(!worth_it(&list, TWO_WRITERS));
     }
 }

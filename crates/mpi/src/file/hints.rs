@@ -3,10 +3,15 @@
 use super::File;
 use crate::{Info, Result, err};
 use ferry_io::hints::*;
+use ferry_io::store::FileSystem;
 use ferry_io::transfer::{Access, Choice};
 
-/// Bytes that an aggregator reads or writes at a time, unless a hint says otherwise.
-const CB_BUFFER_BYTES: u64 = 4 << 20;
+/// Bytes that an aggregator reads or writes at a time, unless a hint says otherwise, where pages of
+/// the file are in this node's memory. While one aggregator writes, others exchange: windows should
+/// be many, and stay in a core's caches.
+const LOCAL_CB_BUFFER_BYTES: u64 = 1 << 20;
+/// The same where a server has to be asked.
+const REMOTE_CB_BUFFER_BYTES: u64 = 4 << 20;
 /// Bytes of a sieving read, unless a hint says otherwise. Such a window stays in a core's cache.
 const READ_BUFFER_BYTES: u64 = 512 << 10;
 /// Bytes of a sieving write, unless a hint says otherwise.
@@ -17,8 +22,8 @@ const WRITE_BUFFER_BYTES: u64 = 512 << 10;
 pub(super) struct Hints {
     /// Aggregators; 0: chosen.
     pub cb_nodes: u64,
-    /// Bytes that an aggregator handles at a time.
-    pub cb_buffer_bytes: u64,
+    /// Bytes that an aggregator handles at a time; 0: chosen.
+    cb_buffer_bytes: u64,
     /// Two phases in collective reads.
     pub cb_read: Choice,
     /// Two phases in collective writes.
@@ -41,7 +46,7 @@ impl Hints {
     pub fn new(info: Option<&Info>) -> Result<Hints> {
         let mut hints = Hints {
             cb_nodes: 0,
-            cb_buffer_bytes: CB_BUFFER_BYTES,
+            cb_buffer_bytes: 0,
             cb_read: Choice::Automatic,
             cb_write: Choice::Automatic,
             ds_read: Choice::Automatic,
@@ -121,6 +126,15 @@ impl Hints {
         }
     }
 
+    /// Bytes that an aggregator handles at a time.
+    pub fn cb_buffer_bytes(&self, file_system: FileSystem) -> u64 {
+        match self.cb_buffer_bytes {
+            0 if file_system.is_remote() => REMOTE_CB_BUFFER_BYTES,
+            0 => LOCAL_CB_BUFFER_BYTES,
+            asked => asked,
+        }
+    }
+
     fn pairs(&self) -> Vec<(String, String)> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         let mut add = |key: &str, value: String| pairs.push((key.to_owned(), value));
@@ -135,7 +149,7 @@ impl Hints {
         add(FILE_PERM, format!("{:o}", self.permissions));
         for (key, value, always) in [
             (CB_NODES, self.cb_nodes, false),
-            (CB_BUFFER_SIZE, self.cb_buffer_bytes, true),
+            (CB_BUFFER_SIZE, self.cb_buffer_bytes, false),
             (READ_BUFFER, self.read_buffer_bytes, true),
             (WRITE_BUFFER, self.write_buffer_bytes, true),
             (STRIPING_FACTOR, self.striping_factor, false),
@@ -183,8 +197,13 @@ fn number(key: &str, value: &str, least: u64) -> Result<u64> {
 impl File {
     /// The hints in force (MPI_File_get_info).
     pub fn info(&self) -> Vec<(String, String)> {
-        let mut pairs = self.hints().pairs();
-        if self.hints().cb_nodes == 0 {
+        let hints = self.hints().clone();
+        let mut pairs = hints.pairs();
+        if hints.cb_buffer_bytes == 0 {
+            let chosen = hints.cb_buffer_bytes(self.stored.file_system());
+            pairs.push((CB_BUFFER_SIZE.to_owned(), chosen.to_string()));
+        }
+        if hints.cb_nodes == 0 {
             let chosen = self.aggregator_count();
             pairs.push((CB_NODES.to_owned(), chosen.to_string()));
         }

@@ -5,9 +5,9 @@ use ferry_io::store::FileSystem;
 use ferry_io::transfer::Choice;
 
 /// The numbers of an extent.
-const WORDS: usize = 12;
+const WORDS: usize = 13;
 /// The numbers of its parameters.
-const PARAMETERS: usize = 5;
+const PARAMETERS: usize = 6;
 
 /// Which part of the file a rank accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +45,8 @@ pub(super) struct PlanParameters {
     pub choice: Choice,
     /// Where the file is.
     pub file_system: FileSystem,
+    /// All ranks are on one node, and each has a core.
+    pub own_cores: bool,
 }
 
 impl PlanParameters {
@@ -54,6 +56,7 @@ impl PlanParameters {
         alignment: 1,
         choice: Choice::Never,
         file_system: FileSystem::Local,
+        own_cores: false,
     };
 
     fn words(&self) -> [u64; PARAMETERS] {
@@ -74,6 +77,7 @@ impl PlanParameters {
             self.alignment,
             choice,
             file_system,
+            u64::from(self.own_cores),
         ]
     }
 
@@ -92,6 +96,7 @@ impl PlanParameters {
                 1 => FileSystem::Local,
                 _ => FileSystem::Nfs,
             },
+            own_cores: words[5] == 1,
         }
     }
 }
@@ -178,6 +183,7 @@ mod tests {
             alignment: 4096,
             choice: Choice::Always,
             file_system: FileSystem::Tmpfs,
+            own_cores: true,
         };
         let a = Extent::new(&view, 10, 5, &[0; 40], parameters);
         assert_eq!((a.start, a.end, a.view_bytes), (10, 15, 40));

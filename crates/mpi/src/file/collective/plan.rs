@@ -6,7 +6,7 @@ use super::extent::{Extent, PlanParameters};
 use crate::Comm;
 use crate::process::process;
 use ferry_io::transfer::Choice;
-use ferry_io::two_phase::{self, Domains, RankRange};
+use ferry_io::two_phase::{self, Circumstances, Domains, RankRange};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -98,11 +98,13 @@ fn worth_it(parameters: &PlanParameters, direction: Direction, extents: &[Extent
         runs: e.runs,
     };
     let ranges: Vec<RankRange> = extents.iter().map(range).collect();
-    let (writes, aggregators) = (
-        direction == Direction::Write,
-        parameters.aggregators as usize,
-    );
-    two_phase::worth_it(&ranges, parameters.file_system, writes, aggregators)
+    let circumstances = Circumstances {
+        file_system: parameters.file_system,
+        writes: direction == Direction::Write,
+        aggregators: parameters.aggregators as usize,
+        own_cores: parameters.own_cores,
+    };
+    two_phase::worth_it(&ranges, circumstances)
 }
 
 impl File {
@@ -113,13 +115,13 @@ impl File {
 
     /// This rank's parameters.
     pub(super) fn parameters(&self, direction: Direction) -> PlanParameters {
-        let hints = self.hints();
+        let (hints, info) = (self.hints(), &process().rank_info);
         PlanParameters {
             aggregators: match hints.cb_nodes {
                 0 => u64::from(aggregator_count(&self.comm)),
                 asked => asked,
             },
-            buffer_bytes: hints.cb_buffer_bytes,
+            buffer_bytes: hints.cb_buffer_bytes(self.stored.file_system()),
             alignment: match hints.striping_bytes {
                 0 => ALIGN_BYTES,
                 bytes => bytes,
@@ -129,6 +131,7 @@ impl File {
                 Direction::Write => hints.cb_write,
             },
             file_system: self.stored.file_system(),
+            own_cores: self.shared.is_on_node() && info.cores as usize >= info.local_ranks.len(),
         }
     }
 }
