@@ -3,8 +3,8 @@
  *   contiguous  one rank writes and reads 32 MiB in calls of one size; the same by pwrite and pread
  *   rows        all ranks write and read a matrix, each its block of columns, collectively
  *   strided     each rank writes and reads every other piece of 64 bytes of a part of its own
- *   shared      all ranks write and read records by the shared file pointer; the same by a number in
- *               shared memory that each adds to, and pwrite and pread
+ *   shared      all ranks write and read records by the shared file pointer; the same by a number
+ *               in shared memory that each adds to, and pwrite and pread
  *   open        all ranks open and close the file
  *   overlap     a write that is started, then computation, then completion; the same by a thread of
  *               the program on another core, which calls pwrite
