@@ -429,9 +429,17 @@ impl<'a> Job<'a> {
 
     fn check_timers(&mut self, now: Instant) {
         self.check_agents(now);
-        if self.alive == 0 {
-            return;
+        if self.alive > 0 {
+            self.check_job(now);
         }
+        // Also when all ranks have ended: jobs that they started may not have.
+        if self.hang.next_check <= now {
+            self.hang.next_check = now + self.hang.interval;
+        }
+    }
+
+    /// Ends the job if it is time, and looks whether it hangs.
+    fn check_job(&mut self, now: Instant) {
         match &mut self.shutdown {
             Some(shutdown) if !shutdown.killed && now >= shutdown.since + KILL_DELAY => {
                 shutdown.killed = true;
@@ -456,9 +464,6 @@ impl<'a> Job<'a> {
                     self.look_for_other_mpi();
                 }
             }
-        }
-        if self.hang.next_check <= now {
-            self.hang.next_check = now + self.hang.interval;
         }
     }
 

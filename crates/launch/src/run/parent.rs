@@ -55,14 +55,17 @@ impl Job<'_> {
         let Some(parent) = &mut self.parent else {
             return;
         };
-        match parent.socket.news() {
+        let news = parent.socket.news();
+        if matches!(news, ParentNews::Released | ParentNews::Died) {
+            // Closing it would not do: the starter of the ranks, a copy of this process, has it.
+            let _ = epoll::delete(&self.poll, &parent.socket);
+        }
+        match news {
             ParentNews::Nothing => {}
             ParentNews::Connected => parent.connected = true,
             ParentNews::Released => self.parent = None,
             // It knows that they do not come, and waits no longer.
-            ParentNews::Died if parent.has_failed => {
-                let _ = epoll::delete(&self.poll, &parent.socket);
-            }
+            ParentNews::Died if parent.has_failed => {}
             ParentNews::Died => {
                 self.parent = None;
                 // Its own launcher says what has happened.
