@@ -57,6 +57,8 @@ pub struct Transports {
 
 /// The wakeup word of a process that no peer can wake: its own threads do.
 static OWN_WAKEUP_WORD: AtomicU32 = AtomicU32::new(0);
+/// The wakeup until [`Transports::make_wakeup`].
+static OWN_WAKEUP: Wakeup = Wakeup::on_word(&OWN_WAKEUP_WORD, true);
 
 /// The names in FERRY_TRANSPORTS, in order. None: Ferry chooses.
 fn requested_names(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
@@ -117,7 +119,7 @@ fn open_these(
         others: Vec::new(),
         order: vec!["self"],
         routes: vec![UNKNOWN; rank_info.size as usize],
-        wakeup: Box::leak(Box::new(Wakeup::on_word(&OWN_WAKEUP_WORD, true))),
+        wakeup: &OWN_WAKEUP,
         shared_memory: None,
         is_virtual: false,
     };

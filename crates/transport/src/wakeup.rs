@@ -47,7 +47,7 @@ const SIGNAL: u64 = 1;
 impl Wakeup {
     /// For sleeping on `word` alone. `is_wakeup_word`: only wakeups, and peers in shared memory,
     /// write it.
-    pub fn on_word(word: &'static AtomicU32, is_wakeup_word: bool) -> Wakeup {
+    pub const fn on_word(word: &'static AtomicU32, is_wakeup_word: bool) -> Wakeup {
         Wakeup {
             word,
             is_wakeup_word,
