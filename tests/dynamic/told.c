@@ -1,11 +1,14 @@
 /* Every rank of a job that has met another one hears that it has died, also while the root is not
  * in MPI: `told accept FIFO FILE` goes on without the job of `told connect FIFO FILE`; `told spawn
- * FIFO` without the processes that it starts. */
+ * FIFO` without the processes that it starts; `told joined FIFO listen|call PATH` without the job of
+ * `told dies FIFO call|listen PATH`, each rank of which has joined one of its own (MPI_Comm_join). */
 #include "../c/check.h"
 #include "port_file.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* Until all others have been told, the root waits outside of MPI: for a byte of each of them. */
@@ -62,6 +65,28 @@ static void die(MPI_Comm inter)
     OK(MPI_Recv(&word, 1, MPI_INT, 0, 2, inter, MPI_STATUS_IGNORE));
 }
 
+/* The process of the same rank in the other job, by a socket at PATH.RANK. */
+static MPI_Comm joined(int listens, const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX}, made = at;
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0), connection = fd;
+    MPI_Comm inter;
+    snprintf(at.sun_path, sizeof at.sun_path, "%s.%d", path, world_rank);
+    snprintf(made.sun_path, sizeof made.sun_path, "%s.%d.new", path, world_rank);
+    if (listens) {
+        CHECK(bind(fd, (struct sockaddr *)&made, sizeof made) == 0 && listen(fd, 1) == 0,
+              "%s cannot be listened at", path);
+        rename(made.sun_path, at.sun_path);
+        connection = accept(fd, NULL, NULL);
+    } else {
+        while (connect(fd, (struct sockaddr *)&at, sizeof at) != 0)
+            usleep(1000);
+    }
+    OK(MPI_Comm_join(connection, &inter));
+    close(connection);
+    return inter;
+}
+
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
@@ -74,6 +99,10 @@ int main(int argc, char **argv)
         OK(MPI_Comm_spawn(argv[0], arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
                           MPI_ERRCODES_IGNORE));
         is_told(inter, argv[2]);
+    } else if (!strcmp(argv[1], "joined")) {
+        is_told(joined(!strcmp(argv[3], "listen"), argv[4]), argv[2]);
+    } else if (!strcmp(argv[1], "dies")) {
+        die(joined(!strcmp(argv[3], "listen"), argv[4]));
     } else if (!strcmp(argv[1], "accept")) {
         is_told(meet_by(argv[3], 1), argv[2]);
     } else {

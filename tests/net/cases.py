@@ -390,6 +390,24 @@ class Cases:
             self.ends(dies, 5, "killed by signal 9", status=137)
             self.empty(network)
 
+    def case_jobs_on_two_hosts_that_hang(self):
+        # Each mpiexec runs on the host of its job, and they find each other by the network.
+        hang = self.dynamic("hang")
+        with Network(2) as network, tempfile.TemporaryDirectory(prefix="ferry-net-hang-") as folder:
+            jobs = [
+                self.job(
+                    network,
+                    f"{host}:2",
+                    *(hang, "all", how, f"{folder}/port"),
+                    within=network.hosts[host],
+                )
+                for host, how in (("h1", "accept"), ("h2", "connect"))
+            ]
+            for job in jobs:
+                output = self.ends(job, 10, "those that it has met hang", "rank 1 of job", status=125)
+                need(output.count("2 ranks") == 2, "not both jobs are shown", output)
+            self.empty(network)
+
     def case_a_host_that_cannot_be_reached(self):
         with Network(2) as network:
             network.pull("h2")

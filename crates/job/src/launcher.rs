@@ -38,8 +38,6 @@ pub struct JobInfo {
     pub key: [u8; 32],
     /// The port of the process that has started the job: [`RankInfo::parent`].
     pub parent: String,
-    /// [`RankInfo::family`].
-    pub family: u64,
     /// [`RankInfo::universe`].
     pub universe: u32,
     /// The job's nodes.
@@ -58,7 +56,6 @@ impl NodeJob {
                 advice: "Ferry needs the kernel's random numbers (Linux 3.17)",
             })?,
             parent: String::new(),
-            family: job,
             universe: size,
             nodes: Nodes::one(&host_name(), size),
         };
@@ -122,7 +119,6 @@ impl NodeJob {
             segment_len: self.segment.layout.total_bytes(),
             key: self.info.key,
             parent: self.info.parent.clone(),
-            family: self.info.family,
             universe: self.info.universe.max(self.info.size),
             nodes: self.info.nodes.clone(),
         };

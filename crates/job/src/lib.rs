@@ -24,6 +24,7 @@ mod business_cards;
 mod client;
 mod cores;
 mod error;
+pub mod interfaces;
 mod job_context;
 mod join;
 mod launcher;
@@ -43,6 +44,7 @@ pub use business_cards::{CARD_MAX_BYTES, CardStore, Directory};
 pub use client::Client;
 pub use cores::{Cores, cpu_quota};
 pub use error::JobError;
+pub use interfaces::Address;
 pub use job_context::JobContext;
 pub use join::{LAUNCH_FD, join};
 pub use launcher::{JobInfo, NodeJob, RankSocket, Received};
@@ -58,7 +60,10 @@ pub use own_launcher::{
 pub use rank_info::{Malformed, PROTOCOL, RankInfo, new_key};
 pub use segment::{ARENA_BYTES, Segment, SegmentLayout};
 pub use spawn_order::{ParentNews, ParentSocket, SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};
-pub use status::{PEER_OWN_PROGRAM, PEER_SEVERAL, RankState, RankStatus, SendSlot, Wait};
+pub use status::{
+    KNOWN_JOBS_MAX, PEER_AT_PORT, PEER_OWN_PROGRAM, PEER_SEVERAL, RankState, RankStatus, SendSlot,
+    Wait,
+};
 pub use status::{
     TAG_WINDOW_ACCUMULATE, TAG_WINDOW_COMPLETE, TAG_WINDOW_FLUSH, TAG_WINDOW_FREE, TAG_WINDOW_LOCK,
     TAG_WINDOW_POST,

@@ -8,7 +8,7 @@ use crate::Nodes;
 
 /// Version of all that a rank and its launcher share: rank info, messages, segment. Raised with
 /// each change of their form.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 /// First bytes of a rank info: "ferry", a newline and two bytes that no text holds in this order.
 const MAGIC: u64 = u64::from_le_bytes(*b"ferry\n\xfaW");
 /// Most ranks of a job that a rank info may claim. Bounds the memory that wrong bytes can ask for.
@@ -40,9 +40,6 @@ pub struct RankInfo {
     /// The name of the port at which the process waits that has started this job
     /// (MPI_Comm_spawn). Empty: none has.
     pub parent: String,
-    /// The id of the first job of those that came of one mpiexec by MPI_Comm_spawn. 0: no mpiexec
-    /// knows of this one.
-    pub family: u64,
     /// How many processes may be of use at a time (MPI_UNIVERSE_SIZE); at least `size`.
     pub universe: u32,
     /// The job's nodes, and which ranks each holds.
@@ -117,7 +114,6 @@ impl RankInfo {
             segment_len: 0,
             key: [0; 32],
             parent: String::new(),
-            family: 0,
             universe: size,
             nodes: Nodes::one(host, size),
         }
@@ -139,7 +135,6 @@ impl RankInfo {
             out.extend(word.to_le_bytes());
         }
         out.extend(self.job.to_le_bytes());
-        out.extend(self.family.to_le_bytes());
         out.extend(self.segment_len.to_le_bytes());
         out.extend(self.key);
         out.extend((self.parent.len() as u32).to_le_bytes());
@@ -165,7 +160,6 @@ impl RankInfo {
         let cores = input.u32("the number of cores")?;
         let universe = input.u32("the size of the universe")?;
         let job = input.u64("the job's number")?;
-        let family = input.u64("the first job's number")?;
         let segment_len = input.u64("the segment's length")?;
         let key = input.take("the job's key")?;
         let parent = input.u32("the length of the parent's port")?;
@@ -221,7 +215,6 @@ impl RankInfo {
             segment_len,
             key,
             parent,
-            family,
             universe,
             nodes,
         })
@@ -292,7 +285,6 @@ mod tests {
                     local_ranks,
                     key: [job as u8; 32],
                     parent: "port".repeat(cores as usize % 3),
-                    family: job.rotate_left(7),
                     universe: size + appnum % 9,
                     nodes,
                     appnum,

@@ -302,7 +302,7 @@ mod tests {
 
     fn order() -> SpawnOrder {
         SpawnOrder {
-            port: "ferry1:AAAA".into(),
+            port: "ferry2:AAAA".into(),
             programs: vec![
                 SpawnProgram {
                     command: b"./worker".into(),

@@ -33,6 +33,10 @@ impl RankState {
 pub const PEER_SEVERAL: i32 = -2;
 /// In [`RankStatus::peer`]: the program itself, which completes its generalized requests.
 pub const PEER_OWN_PROGRAM: i32 = -3;
+/// In [`RankStatus::peer`]: whoever comes to a port, or accepts there.
+pub const PEER_AT_PORT: i32 = -4;
+/// Most other jobs that a status page names. A choice: more than most programs meet.
+pub const KNOWN_JOBS_MAX: usize = 16;
 
 /// In [`RankStatus::tag`]: a window's lock. The peer is the rank that holds it.
 /// [`RankStatus::root`] is the rank of the window that is locked.
@@ -67,8 +71,8 @@ pub struct RankStatus {
     /// The communicator's context (point-to-point form).
     pub context: AtomicU64,
     /// The peer that is waited for, as a rank of MPI_COMM_WORLD; behind those, one of another job
-    /// (`peer_rank`). -1 for any, else [`PEER_SEVERAL`]
-    /// or [`PEER_OWN_PROGRAM`].
+    /// (`peer_rank`). -1 for any, else [`PEER_SEVERAL`], [`PEER_OWN_PROGRAM`] or
+    /// [`PEER_AT_PORT`].
     pub peer: AtomicI32,
     /// The tag that is waited for. -1 for any.
     pub tag: AtomicI32,
@@ -94,16 +98,19 @@ pub struct RankStatus {
     pub epoll_fd: AtomicI32,
     /// Address of the wakeup word that threads sleep on in MPI, in the process.
     pub wakeup_word: AtomicU64,
-    /// Processes of other jobs that it knows or waits for, but for those of `family`: no launcher
-    /// tells what they do.
-    pub foreign: AtomicU32,
-    /// Those of jobs of its family ([`RankInfo::family`](crate::RankInfo)), and of jobs whose
-    /// launcher was told of this one's.
-    pub family: AtomicU32,
+    /// It waits for processes of a job that it does not know yet, or knows more jobs than
+    /// `known_jobs` has room for.
+    pub awaits_unknown: AtomicU32,
+    /// Processes of other jobs that it has known and knows no more. What it has sent to them and
+    /// received from them is still in `sent` and `received`.
+    pub parted: AtomicU32,
     /// The rank in its own job of a peer of another job, which is one that is not in this job.
     pub peer_rank: AtomicU32,
     /// That job.
     pub peer_job: AtomicU64,
+    /// The numbers of the other jobs of which it knows processes, any of which may wake it. 0: no
+    /// further one.
+    pub known_jobs: [AtomicU64; KNOWN_JOBS_MAX],
     /// Its turn to send large messages.
     pub send_slot: SendSlot,
 }

@@ -18,8 +18,7 @@ fn rank_info(rank: u32, ranks: u32) -> RankInfo {
         cores: 2,
         segment_len: SegmentLayout::new(ranks).total_bytes(),
         key: [0x5a; 32],
-        parent: "ferry1:AAAA".into(),
-        family: 9,
+        parent: "ferry2:AAAA".into(),
         universe: 2 * ranks,
         nodes: Nodes::of(
             &["north".to_string(), "south".to_string()][..2.min(ranks as usize)],

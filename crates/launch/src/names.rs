@@ -83,7 +83,7 @@ fn read_missing(stream: &mut TcpStream, missing: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn handshake(
+pub(crate) fn handshake(
     stream: &mut TcpStream,
     config: &HandshakeConfig,
     mut handshake: ferry_auth::Handshake,
@@ -102,7 +102,7 @@ fn handshake(
     }
 }
 
-fn write_record(
+pub(crate) fn write_record(
     stream: &mut TcpStream,
     sealer: &mut ferry_auth::Sealer,
     bytes: &[u8],
@@ -114,7 +114,10 @@ fn write_record(
     stream.write_all(&record)
 }
 
-fn read_record(stream: &mut TcpStream, opener: &mut ferry_auth::Opener) -> io::Result<Vec<u8>> {
+pub(crate) fn read_record(
+    stream: &mut TcpStream,
+    opener: &mut ferry_auth::Opener,
+) -> io::Result<Vec<u8>> {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header)?;
     let body = ferry_auth::body_bytes(&header).map_err(|e| wrong(e.to_string()))?;
@@ -278,7 +281,7 @@ mod tests {
         };
         let mut names = NameStore::default();
         for service in ["a", "with a space\nand a line", "ö"] {
-            let port = "ferry1:AAAA".to_string();
+            let port = "ferry2:AAAA".to_string();
             let service = service.to_string();
             names.ask(&NameRequest::Publish { service, port });
         }

@@ -78,8 +78,6 @@ pub struct LaunchSpec {
     pub key: [u8; 32],
     /// The port of the process that has started the job. Empty: none has.
     pub parent: String,
-    /// [`ferry_job::RankInfo::family`].
-    pub family: u64,
     /// [`ferry_job::RankInfo::universe`].
     pub universe: u32,
     /// The hosts' names.
@@ -123,10 +121,12 @@ pub struct StatusPage {
     pub comm: String,
     /// Its size.
     pub comm_size: u32,
-    /// Processes of other jobs that it knows or waits for.
-    pub foreign: u32,
-    /// Those of jobs of its family, which do not count there.
-    pub family: u32,
+    /// It waits for processes of a job that it does not know.
+    pub awaits_unknown: bool,
+    /// It has known processes of other jobs that it knows no more.
+    pub has_parted: bool,
+    /// The other jobs of which it knows processes.
+    pub known_jobs: Vec<u64>,
     /// The rank in its own job of a peer of another job.
     pub peer_rank: u32,
     /// That job.

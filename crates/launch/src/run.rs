@@ -1,7 +1,7 @@
 //! A job from its start to its exit status: one loop around one epoll instance.
 
+mod contact;
 mod exit;
-mod family;
 mod forward;
 mod hang_check;
 mod local;
@@ -13,10 +13,12 @@ mod peers;
 mod remote;
 mod signals;
 mod spawned;
+mod statement;
 
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use ferry_job::{CardStore, Cores, JobInfo, Nodes};
@@ -28,7 +30,6 @@ use crate::plan::Plan;
 use crate::signals::Signals;
 use crate::start::{KILL_DELAY, REAP_TIMEOUT, RankStarter, StartError};
 use exit::WaitStatus;
-use family::{Family, Upstream};
 use hang_check::{HangCheck, STATUS_INTERVAL};
 use local::LocalRanks;
 use modelled::MachineModel;
@@ -50,16 +51,19 @@ pub fn run(options: &Options) -> u8 {
     run_for(options, None, None)
 }
 
-/// As [`run`]; `parent` is the rank that has ordered the job, `family` the launcher that has
-/// started this one.
-fn run_for(options: &Options, mut parent: Option<Parent>, family: Option<Upstream>) -> u8 {
+/// As [`run`]; `parent` is the rank that has ordered the job, `upstream` the socket to the launcher
+/// that has started this one, and the number of its family.
+fn run_for(
+    options: &Options,
+    mut parent: Option<Parent>,
+    upstream: Option<(UnixStream, u64)>,
+) -> u8 {
     let port = parent.as_ref().map_or("", |p| p.port());
     let clock = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let id = u64::from(std::process::id()) << 32
         | (clock.tv_nsec as u64 ^ clock.tv_sec as u64) & 0xffff_ffff;
-    let family = Family::new(id, family);
     let ready = Plan::make(options).and_then(|plan| {
-        let backend = Backend::prepare(options, &plan, id, family.number(), port)?;
+        let backend = Backend::prepare(options, &plan, id, port)?;
         Ok((plan, backend))
     });
     let (plan, backend) = match ready {
@@ -75,7 +79,7 @@ fn run_for(options: &Options, mut parent: Option<Parent>, family: Option<Upstrea
             return not.status;
         }
     };
-    match Job::new(options, &plan, backend, parent, family) {
+    match Job::new(options, &plan, backend, parent, Peers::new(id, upstream)) {
         Ok(mut job) => {
             job.start();
             job.run_loop()
@@ -123,9 +127,7 @@ struct Job<'a> {
     forwarded_signals: Vec<c_int>,
     /// The rank that has ordered this job (MPI_Comm_spawn), as long as both depend on each other.
     parent: Option<Parent>,
-    /// The jobs that came of one mpiexec.
-    family: Family,
-    /// Launchers of jobs that were started apart and have met this one.
+    /// Launchers of other jobs.
     peers: Peers,
     /// Launchers of jobs that ranks of this one have ordered.
     spawned: SpawnedLaunchers,
@@ -177,7 +179,6 @@ impl Backend {
         options: &Options,
         plan: &Plan,
         job: u64,
-        family: u64,
         port: &str,
     ) -> Result<Backend, StartError> {
         let key = ferry_job::new_key()
@@ -187,7 +188,7 @@ impl Backend {
         let universe = options.universe.or(plan.slots).unwrap_or_else(cores);
         let universe = universe.max(size);
         if plan.uses_agents {
-            return RemoteRanks::new(options, plan, job, key, family, universe, port)
+            return RemoteRanks::new(options, plan, job, key, universe, port)
                 .map(|remote| Backend::Remote(Box::new(remote)));
         }
         let nodes = Nodes::one(&plan.hosts[0], size);
@@ -196,7 +197,6 @@ impl Backend {
             size,
             key,
             parent: port.into(),
-            family,
             universe,
             nodes,
         };
@@ -215,7 +215,7 @@ impl<'a> Job<'a> {
         plan: &Plan,
         mut backend: Backend,
         parent: Option<Parent>,
-        family: Family,
+        peers: Peers,
     ) -> io::Result<Job<'a>> {
         let signals = Signals::block()?;
         if let Backend::Local(local) = &mut backend {
@@ -276,8 +276,7 @@ impl<'a> Job<'a> {
             end_requests: 0,
             forwarded_signals: Vec::new(),
             parent,
-            peers: Peers::new(family.number()),
-            family,
+            peers,
             spawned: SpawnedLaunchers::default(),
             names: Names::new(options.names.as_deref()),
         })
@@ -431,6 +430,8 @@ impl<'a> Job<'a> {
         self.check_agents(now);
         if self.alive > 0 {
             self.check_job(now);
+        } else if self.hang.next_check <= now {
+            self.wait_for_spawned();
         }
         // Also when all ranks have ended: jobs that they started may not have.
         if self.hang.next_check <= now {

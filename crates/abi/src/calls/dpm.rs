@@ -59,7 +59,7 @@ fn root_rank(root: Root) -> Result<u32> {
 pub fn comm_get_parent(parent: New<Comm>) -> Result<()> {
     match spawn::parent() {
         None => parent.set_null(),
-        Some(comm) if comm.identity.bits() == 0 => parent.set(comm.clone()),
+        Some(comm) if comm.identity.bits() == 0 => parent.set(comm),
         Some(comm) => parent.set_handle(comm.identity.bits() as Handle),
     }
     Ok(())

@@ -86,6 +86,7 @@ impl Device {
     /// [`ForeignProcesses::remove_foreign`].
     pub fn remove_foreign(&mut self, process: ProcId) {
         self.worker.flush();
+        self.status.parted.fetch_add(1, Ordering::Relaxed);
         if let Some(connections) = self.connections() {
             connections.remove_foreign(process);
         }
@@ -103,12 +104,17 @@ impl Device {
         self.worker.fail_transport(&fault);
     }
 
-    /// How many processes of other jobs this one knows or waits for, for the launcher: it does not
-    /// know what those do. `family`: those of jobs that came of the same mpiexec; `others`: the
-    /// rest.
-    pub fn set_foreign_count(&mut self, family: u32, others: u32) {
-        self.status.family.store(family, Ordering::Relaxed);
-        self.status.foreign.store(others, Ordering::Relaxed);
+    /// Tells the launcher of which other jobs this process knows processes. `awaits_unknown`: it
+    /// waits for processes of a job that it does not know.
+    pub fn show_known_jobs(&mut self, jobs: &[u64], awaits_unknown: bool) {
+        let room = self.status.known_jobs.len();
+        for (at, shown) in self.status.known_jobs.iter().enumerate() {
+            shown.store(jobs.get(at).copied().unwrap_or(0), Ordering::Relaxed);
+        }
+        let unknown = awaits_unknown || jobs.len() > room;
+        self.status
+            .awaits_unknown
+            .store(u32::from(unknown), Ordering::Relaxed);
     }
 
     /// Does this process share memory with others, as far as its settings allow?

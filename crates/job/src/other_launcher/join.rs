@@ -112,7 +112,6 @@ pub(crate) fn join(mut kvs: Box<dyn Kvs>) -> Result<JobContext, JobError> {
         segment_len: segment.as_ref().map_or(0, |s| s.layout.total_bytes()),
         key,
         parent: kvs.parent()?.unwrap_or_default(),
-        family: 0,
         universe: kvs.universe().unwrap_or(size).max(size),
         nodes: Nodes::of(&hosts, &node_of),
     };

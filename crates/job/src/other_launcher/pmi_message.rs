@@ -160,7 +160,7 @@ mod tests {
             ..Default::default()
         };
         let mut order = SpawnOrder {
-            port: "ferry1:AAAA".into(),
+            port: "ferry2:AAAA".into(),
             programs: vec![program("./a"), program("./b")],
         };
         order.programs[1].variables = vec![b"A=1".into()];
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(
             blocks[0],
             "mcmd=spawn\nnprocs=3\nexecname=./a\ntotspawns=2\nspawnssofar=1\narg1=two words\n\
-             argcnt=1\npreput_num=1\npreput_key_0=ferry-parent\npreput_val_0=ferry1:AAAA\n\
+             argcnt=1\npreput_num=1\npreput_key_0=ferry-parent\npreput_val_0=ferry2:AAAA\n\
              info_num=1\ninfo_key_0=wdir\ninfo_val_0=/tmp\nendcmd\n"
         );
         let second = "execname=/usr/bin/env\ntotspawns=2\nspawnssofar=2\narg1=A=1\narg2=./b\n";

@@ -94,7 +94,6 @@ impl LocalRanks {
             size: spec.host_of.len() as u32,
             key: spec.key,
             parent: spec.parent.clone(),
-            family: spec.family,
             universe: spec.universe,
             nodes: Nodes::of(&spec.hosts, &spec.host_of),
         };

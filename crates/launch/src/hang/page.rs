@@ -24,8 +24,9 @@ pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> StatusPage {
         } else {
             String::new()
         },
-        foreign: status.foreign.load(Relaxed),
-        family: status.family.load(Relaxed),
+        awaits_unknown: status.awaits_unknown.load(Relaxed) != 0,
+        has_parted: status.parted.load(Relaxed) != 0,
+        known_jobs: known_jobs(status),
         peer_rank: status.peer_rank.load(Relaxed),
         peer_job: status.peer_job.load(Relaxed),
         comm_size: status.comm_size.load(Relaxed),
@@ -36,6 +37,12 @@ pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> StatusPage {
         sent: status.sent.load(Relaxed),
         received: status.received.load(Relaxed),
     }
+}
+
+/// The other jobs that a page names.
+fn known_jobs(status: &RankStatus) -> Vec<u64> {
+    let all = status.known_jobs.iter().map(|job| job.load(Relaxed));
+    all.take_while(|&job| job != 0).collect()
 }
 
 /// What the hang report needs of a page. For a rank that has not ended.
@@ -55,8 +62,9 @@ pub fn view_of(page: &StatusPage, since: u64) -> RankView {
         since,
         context: page.context,
         comm: page.comm.clone(),
-        foreign: page.foreign,
-        family: page.family,
+        awaits_unknown: page.awaits_unknown,
+        has_parted: page.has_parted,
+        known_jobs: page.known_jobs.clone(),
         peer_elsewhere: (page.peer_job != 0).then_some((page.peer_job, page.peer_rank)),
         comm_size: page.comm_size,
         peer: page.peer,

@@ -1,5 +1,9 @@
 //! What is known of all ranks at one moment.
 
+use std::collections::BTreeSet;
+
+use ferry_job::PEER_AT_PORT;
+
 /// What is known of one rank at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankView {
@@ -18,14 +22,16 @@ pub struct RankView {
     pub comm: String,
     /// Ranks in the communicator. 0 if unknown.
     pub comm_size: u32,
-    /// Processes of other jobs that it knows or waits for.
-    pub foreign: u32,
-    /// Those of jobs of the same family, which do not count there.
-    pub family: u32,
+    /// It waits for processes of a job that it does not know.
+    pub awaits_unknown: bool,
+    /// It has known processes of other jobs that it knows no more.
+    pub has_parted: bool,
+    /// The other jobs of which it knows processes.
+    pub known_jobs: Vec<u64>,
     /// Job and rank of a peer that is of another job, whose number here means nothing.
     pub peer_elsewhere: Option<(u64, u32)>,
-    /// The rank that is waited for. -1 for any, else [`ferry_job::PEER_SEVERAL`] or
-    /// [`ferry_job::PEER_OWN_PROGRAM`].
+    /// The rank that is waited for. -1 for any, else [`ferry_job::PEER_SEVERAL`],
+    /// [`ferry_job::PEER_OWN_PROGRAM`] or [`ferry_job::PEER_AT_PORT`].
     pub peer: i32,
     /// The tag that is waited for. -1 for any.
     pub tag: i32,
@@ -59,8 +65,8 @@ pub struct StalledState {
     ranks: Vec<(u64, u64, u64)>,
     /// Messages that its ranks have sent and received.
     pub traffic: Traffic,
-    /// A rank knows processes of other jobs of the family, any of which may wake it.
-    pub has_family: bool,
+    /// The other jobs of which its ranks know processes, any of which may wake them.
+    pub known_jobs: BTreeSet<u64>,
 }
 
 /// Messages of a job, or of several.
@@ -70,7 +76,8 @@ pub struct Traffic {
     pub sent: u64,
     /// Received, modulo 2^64.
     pub received: u64,
-    /// A process has finished, and takes no messages any more.
+    /// A process has finished, and takes no messages any more; or what was exchanged with
+    /// processes that are known no more is still counted.
     pub has_finished: bool,
 }
 
@@ -91,35 +98,37 @@ impl Traffic {
 }
 
 /// The signature of a job that seems to hang: every rank sleeps in MPI or has finished, and no
-/// message is under way. The job hangs only if the signature stays the same, and, if it has a
-/// family, if that hangs, too; messages may be under way between the jobs then.
+/// message is under way. The job hangs only if the signature stays the same, and if the jobs that
+/// its ranks know hang, too; messages may be under way between the jobs then.
 pub fn stalled_state(ranks: &[RankView]) -> Option<StalledState> {
-    let (mut asleep, mut has_family) = (0, false);
+    let (mut asleep, mut known_jobs) = (0, BTreeSet::new());
     let mut traffic = Traffic::default();
     for rank in ranks {
         match rank.phase {
             RankPhase::Started => return None,
             RankPhase::Running if !rank.asleep => return None,
-            // Somebody may wake it of whom no launcher of the family knows anything.
-            RankPhase::Running if rank.foreign > 0 => return None,
+            // Anyone may come to a port.
+            RankPhase::Running if rank.awaits_unknown => return None,
             RankPhase::Running => asleep += 1,
             RankPhase::Finalized | RankPhase::Exited => {}
         }
-        has_family |= !rank.has_finished() && rank.family > 0;
+        if !rank.has_finished() {
+            known_jobs.extend(&rank.known_jobs);
+        }
         traffic = traffic.with(Traffic {
             sent: rank.sent,
             received: rank.received,
-            has_finished: rank.has_finished(),
+            has_finished: rank.has_finished() || rank.has_parted,
         });
     }
-    if asleep == 0 || !has_family && traffic.is_under_way() {
+    if asleep == 0 || known_jobs.is_empty() && traffic.is_under_way() {
         return None;
     }
     let signature = |r: &RankView| (r.since, r.sent, r.received);
     Some(StalledState {
         ranks: ranks.iter().map(signature).collect(),
         traffic,
-        has_family,
+        known_jobs,
     })
 }
 
@@ -173,6 +182,7 @@ impl RankView {
                 self.comm_shown()
             ),
             RankPhase::Running => match self.peer {
+                PEER_AT_PORT => format!("is in {}, at a port", self.call),
                 ..-1 => format!("is in {}", self.call),
                 -1 => format!("is in {} from any rank on {}", self.call, self.comm_shown()),
                 peer => format!(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ferry_job::PEER_OWN_PROGRAM;
+use ferry_job::{PEER_AT_PORT, PEER_OWN_PROGRAM};
 
 use super::snapshot::{RankPhase, RankView, tag};
 
@@ -80,6 +80,7 @@ fn row(rank: &RankView, now: u64) -> Row {
         ),
         (_, -1) => ("any rank".into(), tag(rank.tag)),
         (_, PEER_OWN_PROGRAM) => ("its own program".into(), String::new()),
+        (_, PEER_AT_PORT) => ("another group, at a port".into(), String::new()),
         (_, ..-1) => ("several".into(), String::new()),
         (_, peer) => match rank.peer_elsewhere {
             Some((job, peer)) => (format!("rank {peer} of job {job:x}"), tag(rank.tag)),

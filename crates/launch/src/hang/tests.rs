@@ -16,8 +16,9 @@ fn waiting(call: &str, peer: i32, tag: i32) -> RankView {
         since: SECOND,
         context: 0,
         comm: String::new(),
-        foreign: 0,
-        family: 0,
+        awaits_unknown: false,
+        has_parted: false,
+        known_jobs: Vec::new(),
         peer_elsewhere: None,
         comm_size: 0,
         peer,
@@ -203,7 +204,6 @@ fn one_collective_too_many() {
 fn a_small_communicator_knows_only_how_many() {
     let part = RankView {
         context: 0x100 | 1,
-        foreign: 0,
         comm_size: 3,
         comm: "rows".into(),
         ..collective("MPI_Allreduce", 1, -1)

@@ -157,6 +157,17 @@ pub(super) fn on_hang(option: &str, text: &str) -> Result<OnHang, String> {
     }
 }
 
+impl OnHang {
+    /// As [`on_hang`] reads it.
+    pub fn word(self) -> &'static str {
+        match self {
+            OnHang::End => "end",
+            OnHang::Report => "report",
+            OnHang::Ignore => "ignore",
+        }
+    }
+}
+
 /// --bind-to.
 pub(super) fn binding(option: &str, text: &str) -> Result<Binding, String> {
     match text.split(':').next().unwrap_or_default() {

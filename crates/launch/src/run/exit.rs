@@ -134,8 +134,8 @@ impl Job<'_> {
         if self.shutdown.is_some() {
             return;
         }
-        let announced = self.announced_end();
-        let (text, status) = match &announced {
+        let found = self.found_end();
+        let (text, status) = match &found {
             Some(text) => (text.as_str(), STATUS_HANG),
             None => (text, status),
         };
@@ -187,6 +187,7 @@ impl Job<'_> {
         for stream in 0..self.output.streams() {
             self.output.end(stream);
         }
+        self.peers.leave();
         self.note_other_mpi();
         self.flush();
         while !self.output.is_empty() && self.end_requests < 2 {

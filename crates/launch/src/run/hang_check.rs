@@ -1,11 +1,13 @@
 //! Periodic checks for jobs in which no rank can go on.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use ferry_job::RankStatus;
 
-use super::family::Sleeping;
+use super::peers::Hang;
+use super::statement::Sleeping;
 use super::{Backend, Job, STATUS_HANG};
 use crate::hang::{
     self, HANG_DURATION, RankPhase, RankView, SleepCheck, StalledState, page_of, view_of,
@@ -49,14 +51,14 @@ impl HangCheck {
 impl Job<'_> {
     pub(super) fn check_for_hang(&mut self, now: Instant) {
         // The model of a machine detects hangs by itself.
-        if self.modelled.is_some()
-            || self.options.on_hang == OnHang::Ignore
-            || self.ranks.iter().any(|r| r.pid == 0)
-        {
+        if self.modelled.is_some() || self.ranks.iter().any(|r| r.pid == 0) {
             return;
         }
-        if let Some(text) = self.peers.announced() {
-            return self.report_hang(text);
+        if self.options.on_hang == OnHang::Ignore {
+            return self.peers.tell(&self.known_jobs(), None);
+        }
+        if let Some(hang) = self.peers.found().cloned() {
+            return self.hang_was_found(&hang);
         }
         let seen = hang::stalled_state(&self.views(false));
         let long = match (&seen, &self.hang.stalled) {
@@ -70,83 +72,89 @@ impl Job<'_> {
                 false
             }
         };
-        let Some(state) = seen.filter(|_| long && !self.hang.reported) else {
-            if !long {
-                self.tell_moving();
-            }
-            return;
+        self.hang.all_slept = long && (self.hang.all_slept || self.all_sleep());
+        let sleeping = seen.filter(|_| self.hang.all_slept);
+        let Some(state) = sleeping else {
+            return self.peers.tell(&self.known_jobs(), None);
         };
-        if state.has_family {
-            self.check_family(&state);
-        } else if self.all_sleep() {
+        let (traffic, mut report) = (state.traffic, String::new());
+        // How long it sleeps is no news.
+        if self.peers.is_news(&state.known_jobs, traffic) {
+            report = self.job_report();
+        }
+        let own = Sleeping { traffic, report };
+        self.peers.tell(&state.known_jobs, Some(own));
+        if self.hang.reported {
+            return;
+        }
+        if state.known_jobs.is_empty() {
             let text = format!(
                 "this job hangs: every rank sleeps in MPI or has finished, and no message is under \
                  way\n{}",
                 self.wait_report()
             );
             self.report_hang(text);
+        } else if let Some(mut hang) = self.peers.hanging()
+            && self.peers.prints(&hang)
+        {
+            let who = match self.peers.relatives(&hang) {
+                (true, true) => "those that it has started or met",
+                (true, false) => "those that it has started",
+                (false, _) => "those that it has met",
+            };
+            hang.report = format!(
+                "this job and {who} hang: every rank sleeps in MPI or has finished, and no message \
+                 is under way\n{}",
+                hang.report
+            );
+            // Before its ranks end, and those of the others find them dead.
+            if self.options.on_hang == OnHang::End {
+                self.peers.announce(&hang);
+            }
+            self.report_hang(hang.report);
         }
     }
 
-    /// This job sleeps, and others may wake it. Do these sleep, too?
-    fn check_family(&mut self, state: &StalledState) {
-        let sleeping = self.family.sleeping_below();
-        self.hang.all_slept = sleeping.is_some() && (self.hang.all_slept || self.all_sleep());
-        let Some(below) = sleeping.filter(|_| self.hang.all_slept) else {
-            self.tell_moving();
+    /// A launcher has found that this job hangs, with others.
+    fn hang_was_found(&mut self, hang: &Hang) {
+        if self.hang.reported {
             return;
-        };
-        let of_job = |what: &str, job: &Job<'_>| {
-            let title = format!(
-                "job {:x}{what}: {}, {} ranks",
-                job.id(),
-                job.ranks[0].program,
-                job.ranks.len()
-            );
-            hang::report_of_job(&title, &job.views(true), RankStatus::now())
-        };
-        let started = if self.family.is_below() {
+        }
+        if self.peers.prints(hang) {
+            self.report_hang(hang.report.clone());
+        } else if self.options.on_hang == OnHang::End && self.parent.is_none() {
+            self.end("", STATUS_HANG);
+        }
+    }
+
+    /// The jobs that the ranks know.
+    fn known_jobs(&self) -> BTreeSet<u64> {
+        let views = self.views(false);
+        let running = views.iter().filter(|v| v.phase == RankPhase::Running);
+        running.flat_map(|v| v.known_jobs.clone()).collect()
+    }
+
+    /// Who waits for whom in this job, which its title names.
+    fn job_report(&self) -> String {
+        let started = if self.peers.is_below() {
             " (MPI_Comm_spawn)"
         } else {
             ""
         };
-        let all = Sleeping {
-            traffic: state.traffic.with(below.traffic),
-            report: of_job(started, self) + &below.report,
-        };
-        if self.family.is_below() {
-            self.family.tell(Some(&all));
-            return;
-        }
-        self.peers.tell(Some(&all));
-        let Some(others) = self.peers.sleeping() else {
-            return;
-        };
-        let traffic = all.traffic.with(others.traffic);
-        let who = match (self.family.has_below(), self.peers.any()) {
-            (true, true) => "those that it has started or met",
-            (true, false) => "those that it has started",
-            (false, true) => "those that it has met",
-            (false, false) => return,
-        };
-        if !traffic.is_under_way() {
-            let text = format!(
-                "this job and {who} hang: every rank sleeps in MPI or has finished, and no message \
-                 is under way\n{}{}",
-                all.report, others.report
-            );
-            // Before its ranks end, and those of the others find them dead.
-            if self.options.on_hang == OnHang::End {
-                self.peers.announce(&text);
-            }
-            self.report_hang(text);
-        }
+        let title = format!(
+            "job {:x}{started}: {}, {} ranks",
+            self.id(),
+            self.ranks[0].program,
+            self.ranks.len()
+        );
+        hang::report_of_job(&title, &self.views(true), RankStatus::now())
     }
 
-    /// Tells the launchers that know this one that its jobs move.
-    fn tell_moving(&mut self) {
-        self.family.tell(None);
-        self.peers.tell(None);
+    /// All ranks have ended, and jobs that they have started go on.
+    pub(super) fn wait_for_spawned(&mut self) {
+        let mut over = Sleeping::default();
+        over.traffic.has_finished = true;
+        self.peers.tell(&BTreeSet::new(), Some(over));
     }
 
     fn report_hang(&mut self, text: String) {
@@ -158,12 +166,20 @@ impl Job<'_> {
         }
     }
 
-    /// What to end with, if another launcher has found that the jobs hang: its ranks have ended,
-    /// and what those of this job say of that is not the cause.
-    pub(super) fn announced_end(&mut self) -> Option<String> {
-        let text = self.peers.announced();
-        text.filter(|_| self.options.on_hang == OnHang::End)
-            .map(|text| text + ENDING)
+    /// What to say when the job ends, if a launcher has found that it hangs, with others: their ranks
+    /// have ended, and what those of this job say of that is not the cause. Empty: another launcher
+    /// says it.
+    pub(super) fn found_end(&mut self) -> Option<String> {
+        if self.options.on_hang != OnHang::End {
+            return None;
+        }
+        let hang = self.peers.found()?.clone();
+        let prints = self.peers.prints(&hang);
+        Some(if prints {
+            hang.report + ENDING
+        } else {
+            String::new()
+        })
     }
 
     /// The job's id.

@@ -56,11 +56,6 @@ impl Names {
         }
     }
 
-    /// The launcher that has started this one, if the names are there.
-    fn upstream_launcher(&self) -> Option<&str> {
-        self.upstream.as_ref()?.strip_prefix(LAUNCHER)
-    }
-
     /// The value of [`names::NAMES`] for a launcher that this one starts.
     pub(super) fn variable(&mut self, poll: &OwnedFd) -> io::Result<String> {
         if let Some(upstream) = &self.upstream {
@@ -123,20 +118,13 @@ pub(super) fn is_own(stream: &UnixStream) -> bool {
 }
 
 impl Job<'_> {
-    /// The answer to an encoded question: about a name, or about launchers of other jobs, of which
-    /// the first launcher of the family knows.
+    /// The answer to an encoded question: about a name, or about launchers of other jobs.
     pub(super) fn answer(&mut self, question: &[u8]) -> io::Result<Vec<u8>> {
         let request = NameRequest::decode(question).ok();
         let answer = match request {
-            Some(NameRequest::Contact | NameRequest::Met { .. }) if self.family.is_below() => {
-                match self.names.upstream_launcher() {
-                    Some(name) => return ask_launcher(name, question),
-                    None => None,
-                }
-            }
             Some(NameRequest::Contact) => {
                 let name = self.names.listener_name(&self.poll)?;
-                Some(format!("{:x}:{name}", self.family.number()))
+                Some(self.peers.contact(&name))
             }
             Some(NameRequest::Met { contact }) => {
                 self.peers.expect(&contact);

@@ -3,12 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use ferry_job::{ParentNews, ParentSocket, SpawnOrder, SpawnProgram};
 use rustix::event::epoll;
 
-use super::{Job, Upstream, run_for};
+use super::{Job, run_for};
 use crate::options::{self, Action, AppContext, InheritedEnv, Options, StdinTarget};
 
 /// The rank that has ordered the job.
@@ -110,7 +111,7 @@ pub fn run_spawned(mut arguments: impl Iterator<Item = OsString>, detached: bool
     };
     let family = numbers.next().and_then(|number| {
         let socket = inherited(Some(number))?;
-        Some(Upstream::new(socket, numbers.next()?.parse().ok()?))
+        Some((UnixStream::from(socket), numbers.next()?.parse().ok()?))
     });
     if detached {
         // SAFETY: this process has one thread.

@@ -1,134 +1,137 @@
-//! Launchers whose jobs were started apart from this one's and have met it at a port. Together they
-//! find out that all of these jobs hang.
+//! Launchers of other jobs, which together find out that several jobs hang: the one that has
+//! started this one, those that it has started (MPI_Comm_spawn), and those of jobs that its ranks
+//! have met.
 //!
-//! A *family* is the jobs that came of one mpiexec; its first launcher stands for it here. When two
-//! families meet, their ranks pass on where their launchers listen, and these connect. Each
-//! launcher tells what it knows of its own family, and passes on what others tell of theirs, so
-//! that it reaches those of families further away. Such a statement has a number, and the newest
-//! counts.
+//! Each launcher says of its job which others its ranks know, and whether all of its ranks sleep.
+//! It passes on what others say (flooding, as in a link-state routing protocol), so that it reaches
+//! those further away. Such a statement has a number, and the newest counts. A job hangs if it
+//! sleeps, with all jobs that it knows, all that those know, and so on, and no message is under way
+//! among them. Jobs that are not known there, because they have disconnected, do not matter.
 //!
 //! ```text
-//! launcher ── ferry-peer FAMILY ─────────────────▶   who calls
-//!          ── E family number peers state ───────▶   a family sleeps (with its report), or moves
-//!          ── H text ────────────────────────────▶   all hang: this launcher ends its job
+//! launcher ── ferry-peer JOB ─▶    first: whose launcher it is
+//!          ── E job statement ─▶   a job sleeps (with its report), or moves
+//!          ── G job ───────────▶   a job is over
+//!          ── H jobs text ─────▶   these hang: their launchers end them
 //! ```
 //!
-//! All on one host, through a socket in the abstract namespace, whose name nobody guesses.
+//! When two jobs meet at a port, their ranks pass on where their launchers listen. Where two know
+//! each other by a third, the statements say it.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use super::family::Sleeping;
-use super::names::{address, is_own};
+use super::contact::{Network, job_of};
+use super::statement::{Input, Sleeping, Statement};
+use crate::hang::Traffic;
 
 /// What a launcher says first.
 pub(super) const HELLO: &[u8] = b"ferry-peer ";
 /// Longest message, bytes.
 const MESSAGE_MAX_BYTES: usize = 1 << 20;
-/// Most families that a statement names. A choice: more than any program meets.
-const PEERS_MAX: usize = 1024;
+/// Most bytes that wait for a launcher which does not read. It is then not spoken to any more.
+const UNSENT_MAX_BYTES: usize = 4 << 20;
 
-/// A launcher that this one is connected to, or will be.
-struct Peer {
-    family: u64,
+/// Most jobs of which is remembered that they are over, although nobody knows them. A choice.
+const OVER_MAX: usize = 10_000;
+
+/// A connection to another launcher.
+struct Link {
+    /// Its job, once it has said it.
+    job: Option<u64>,
+    /// `None`: it has ended.
     stream: Option<UnixStream>,
     received: Vec<u8>,
-    /// Its jobs are over.
-    has_ended: bool,
-}
-
-/// What a family's launcher has said of it.
-#[derive(Clone, Default)]
-struct Statement {
-    number: u64,
-    /// Families that it has met.
-    peers: Vec<u64>,
-    /// `None`: one of its jobs moves.
-    sleeping: Option<Sleeping>,
+    unsent: Vec<u8>,
+    /// On this host: if it breaks, the other launcher has ended.
+    is_local: bool,
 }
 
 /// The launchers that this one knows, and what they have said.
 pub(super) struct Peers {
     own: u64,
-    peers: Vec<Peer>,
-    /// By family, this one's too.
+    links: Vec<Link>,
+    /// By job, the own one's too.
     statements: HashMap<u64, Statement>,
-    /// Another launcher has found that all hang: its report.
-    announced: Option<String>,
+    /// Jobs that are over.
+    over: HashSet<u64>,
+    /// Where launchers of jobs listen that its own have met.
+    contacts: HashMap<u64, String>,
+    /// Jobs to whose launchers this one has tried to connect.
+    called: HashSet<u64>,
+    network: Network,
+    /// The own job hangs, with others.
+    found: Option<Hang>,
+    /// Jobs that hang, of which others were told.
+    announced: HashSet<BTreeSet<u64>>,
 }
 
-fn encode(family: u64, statement: &Statement) -> Vec<u8> {
-    let mut out = vec![b'E'];
-    out.extend(family.to_le_bytes());
-    out.extend(statement.number.to_le_bytes());
-    out.extend((statement.peers.len() as u64).to_le_bytes());
-    statement
-        .peers
-        .iter()
-        .for_each(|p| out.extend(p.to_le_bytes()));
-    out.extend(
-        statement
-            .sleeping
-            .as_ref()
-            .map_or(vec![b'M'], Sleeping::encode),
-    );
-    out
+/// Jobs that hang.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Hang {
+    pub jobs: BTreeSet<u64>,
+    /// Those whose launchers print the report: one of each family.
+    pub printers: BTreeSet<u64>,
+    pub report: String,
 }
 
-/// The family and the statement of a message's rest. `None`: it is none.
-fn decode(mut bytes: &[u8]) -> Option<(u64, Statement)> {
-    let mut word = || {
-        let (word, rest) = bytes.split_first_chunk()?;
-        bytes = rest;
-        Some(u64::from_le_bytes(*word))
-    };
-    let (family, number, count) = (word()?, word()?, word()?);
-    if count > PEERS_MAX as u64 {
-        return None;
+impl Link {
+    fn new(stream: UnixStream, is_local: bool, own: u64) -> Link {
+        let _ = stream.set_nonblocking(true);
+        let mut link = Link {
+            job: None,
+            stream: Some(stream),
+            received: Vec::new(),
+            unsent: Vec::new(),
+            is_local,
+        };
+        link.send(&[HELLO, format!("{own:x}").as_bytes()].concat());
+        link
     }
-    let peers = (0..count).map(|_| word()).collect::<Option<Vec<u64>>>()?;
-    let sleeping = Sleeping::decode(bytes);
-    Some((
-        family,
-        Statement {
-            number,
-            peers,
-            sleeping,
-        },
-    ))
-}
 
-impl Peer {
-    /// Sends a message. One that does not take it is not awaited: it is not spoken to any more.
+    /// Sends a message, now or when the other side takes it.
     fn send(&mut self, message: &[u8]) {
-        let whole = [&(message.len() as u32).to_le_bytes(), message].concat();
-        if let Some(stream) = &mut self.stream
-            && stream.write_all(&whole).is_err()
+        self.unsent.extend((message.len() as u32).to_le_bytes());
+        self.unsent.extend(message);
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while let Some(stream) = &mut self.stream
+            && !self.unsent.is_empty()
         {
+            match stream.write(&self.unsent) {
+                Ok(n) => drop(self.unsent.drain(..n)),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                // What the other side has said before it ended is still to be read.
+                Err(_) => self.unsent.clear(),
+            }
+        }
+        if self.unsent.len() > UNSENT_MAX_BYTES {
+            self.is_local = false;
             self.stream = None;
-            self.has_ended = true;
         }
     }
 
     /// The messages that have come.
     fn messages(&mut self) -> Vec<Vec<u8>> {
+        self.flush();
         let mut buffer = [0; 16 << 10];
         while let Some(stream) = &mut self.stream {
             match stream.read(&mut buffer) {
                 Ok(n) if n > 0 => self.received.extend(&buffer[..n]),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                _ => {
-                    self.stream = None;
-                    self.has_ended = true;
-                }
+                _ => self.stream = None,
             }
         }
         let mut found = Vec::new();
         while let Some((len, rest)) = self.received.split_first_chunk() {
             let len = u32::from_le_bytes(*len) as usize;
             if len > MESSAGE_MAX_BYTES {
+                self.is_local = false;
                 self.stream = None;
                 self.received.clear();
                 break;
@@ -143,192 +146,380 @@ impl Peer {
     }
 }
 
+fn statement_message(job: u64, statement: &Statement) -> Vec<u8> {
+    let mut out = vec![b'E'];
+    out.extend(job.to_le_bytes());
+    statement.put(&mut out);
+    out
+}
+
+fn over_message(job: u64) -> Vec<u8> {
+    [&b"G"[..], &job.to_le_bytes()].concat()
+}
+
+fn hang_message(hang: &Hang) -> Vec<u8> {
+    let mut out = vec![b'H'];
+    for jobs in [&hang.jobs, &hang.printers] {
+        out.extend((jobs.len() as u64).to_le_bytes());
+        jobs.iter().for_each(|job| out.extend(job.to_le_bytes()));
+    }
+    out.extend(hang.report.as_bytes());
+    out
+}
+
+/// The rest of such a message. `None`: it is none.
+fn read_hang(bytes: &[u8]) -> Option<Hang> {
+    let mut input = Input(bytes);
+    let mut jobs = || {
+        let count = input.word()?;
+        (0..count).map(|_| input.word()).collect::<Option<_>>()
+    };
+    let (jobs, printers) = (jobs()?, jobs()?);
+    let report = input.text(input.0.len())?;
+    Some(Hang {
+        jobs,
+        printers,
+        report,
+    })
+}
+
 impl Peers {
-    /// Of family `own`.
-    pub fn new(own: u64) -> Peers {
-        Peers {
-            own,
-            peers: Vec::new(),
-            statements: HashMap::from([(own, Statement::default())]),
-            announced: None,
-        }
-    }
-
-    /// Is there another family?
-    pub fn any(&self) -> bool {
-        !self.peers.is_empty()
-    }
-
-    /// A rank has met another family, whose launcher listens at this contact.
-    pub fn expect(&mut self, contact: &str) {
-        let Some((family, name)) = contact.split_once(':') else {
-            return;
-        };
-        let Ok(family) = u64::from_str_radix(family, 16) else {
-            return;
-        };
-        if family == self.own || !self.add(family) || family < self.own {
-            return;
-        }
-        // One on another host is not found. It counts as one that moves.
-        let stream = address(name).and_then(|at| UnixStream::connect_addr(&at));
-        if let Ok(stream) = stream
-            && is_own(&stream)
-        {
-            self.connected(family, stream, true);
-        }
-    }
-
-    /// Adds a family. Returns false if it is known.
-    fn add(&mut self, family: u64) -> bool {
-        if self.peers.iter().any(|p| p.family == family) {
-            return false;
-        }
-        self.peers.push(Peer {
+    /// Of job `own`. `upstream`: the socket to the launcher that has started this one, and its
+    /// family.
+    pub fn new(own: u64, upstream: Option<(UnixStream, u64)>) -> Peers {
+        let family = upstream.as_ref().map_or(own, |(_, family)| *family);
+        let statement = Statement {
+            number: 1,
             family,
-            stream: None,
-            received: Vec::new(),
-            has_ended: false,
-        });
-        self.say(None);
-        true
-    }
-
-    /// Another launcher has connected, and has said this first.
-    pub fn accept(&mut self, stream: UnixStream, hello: &[u8]) {
-        let family = hello
-            .strip_prefix(HELLO)
-            .and_then(|text| u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok());
-        if let Some(family) = family.filter(|&f| f != self.own) {
-            self.add(family);
-            self.connected(family, stream, false);
-        }
-    }
-
-    fn connected(&mut self, family: u64, stream: UnixStream, calls: bool) {
-        let Some(peer) = self.peers.iter_mut().find(|p| p.family == family) else {
-            return;
+            ..Statement::default()
         };
-        if peer.stream.is_some() || stream.set_nonblocking(true).is_err() {
-            return;
+        let mut peers = Peers {
+            own,
+            links: Vec::new(),
+            statements: HashMap::from([(own, statement)]),
+            over: HashSet::new(),
+            contacts: HashMap::new(),
+            called: HashSet::new(),
+            network: Network::default(),
+            found: None,
+            announced: HashSet::new(),
+        };
+        if let Some((stream, _)) = upstream {
+            peers.connected(stream, true);
         }
-        peer.stream = Some(stream);
-        if calls {
-            peer.send(&[HELLO, format!("{:x}", self.own).as_bytes()].concat());
+        peers
+    }
+
+    fn own(&self) -> &Statement {
+        &self.statements[&self.own]
+    }
+
+    /// The id of the first job that came of the same mpiexec.
+    pub fn family(&self) -> u64 {
+        self.own().family
+    }
+
+    /// Has another launcher started this one?
+    pub fn is_below(&self) -> bool {
+        self.family() != self.own
+    }
+
+    /// The socket for a launcher that is about to be started.
+    pub fn downstream(&mut self) -> std::io::Result<UnixStream> {
+        let (near, far) = UnixStream::pair()?;
+        self.connected(near, true);
+        Ok(far)
+    }
+
+    /// Where others can find this launcher: see [`super::contact`]. It listens from now on. `name`: that of
+    /// its listener on this host.
+    pub fn contact(&mut self, name: &str) -> String {
+        let contact = self.network.contact(self.own, name);
+        if self.own().contact != contact {
+            let mut new = self.own().clone();
+            new.contact = contact.clone();
+            self.say(new);
         }
-        for (&family, statement) in &self.statements {
-            peer.send(&encode(family, statement));
+        contact
+    }
+
+    /// A rank has met a job whose launcher listens at this contact.
+    pub fn expect(&mut self, contact: &str) {
+        if let Some(job) = job_of(contact) {
+            self.contacts.insert(job, contact.into());
+            self.call(job);
         }
     }
 
-    /// Sends a message to all but one.
-    fn send_all(&mut self, message: &[u8], but: Option<u64>) {
-        for peer in &mut self.peers {
-            if Some(peer.family) != but {
-                peer.send(message);
+    /// Connects to a job's launcher, if this one is to call, and it is known where that listens.
+    fn call(&mut self, job: u64) {
+        let has_link = self.links.iter().any(|l| l.job == Some(job));
+        if job <= self.own || has_link || self.over.contains(&job) || self.called.contains(&job) {
+            return;
+        }
+        let said = self.statements.get(&job).map(|s| s.contact.clone());
+        let contact = self.contacts.remove(&job).or(said);
+        if let Some(contact) = contact.filter(|c| !c.is_empty()) {
+            self.called.insert(job);
+            if let Some((stream, is_local)) = self.network.connect(&contact) {
+                self.connected(stream, is_local);
             }
         }
     }
 
-    /// Says of the own family that it sleeps, or moves.
-    fn say(&mut self, sleeping: Option<&Sleeping>) {
-        let living = self.peers.iter().filter(|p| !p.has_ended);
-        let peers: Vec<u64> = living.map(|p| p.family).collect();
-        let own = self.statements.entry(self.own).or_default();
-        own.number += 1;
-        own.peers = peers;
-        own.sleeping = sleeping.cloned();
-        let message = encode(self.own, own);
-        self.send_all(&message, None);
+    /// Takes launchers that have connected through the network.
+    fn accept_remote(&mut self) {
+        while let Some(stream) = self.network.accept() {
+            self.connected(stream, false);
+        }
     }
 
-    /// Tells the others whether the own family sleeps, if that is news.
-    pub fn tell(&mut self, sleeping: Option<&Sleeping>) {
-        if !self.any() {
-            return;
+    /// Another launcher on this host has connected, and has said this first.
+    pub fn accept(&mut self, stream: UnixStream, hello: &[u8]) {
+        self.connected(stream, true);
+        if let Some(link) = self.links.last_mut() {
+            link.job = job_of_hello(hello);
         }
+    }
+
+    fn connected(&mut self, stream: UnixStream, is_local: bool) {
+        let mut link = Link::new(stream, is_local, self.own);
+        for (&job, statement) in &self.statements {
+            link.send(&statement_message(job, statement));
+        }
+        self.links.push(link);
+    }
+
+    /// Sends a message to all but the link of this number.
+    fn send_all(&mut self, message: &[u8], but: Option<usize>) {
+        for (at, link) in self.links.iter_mut().enumerate() {
+            if Some(at) != but {
+                link.send(message);
+            }
+        }
+    }
+
+    /// Says something new of the own job.
+    fn say(&mut self, mut new: Statement) {
+        new.number = self.own().number + 1;
+        let falls_asleep = self.own().sleeping.is_none() && new.sleeping.is_some();
+        let message = statement_message(self.own, &new);
+        self.statements.insert(self.own, new);
+        self.send_all(&message, None);
+        if falls_asleep {
+            let others = self.statements.iter().filter(|(job, _)| **job != self.own);
+            let all: Vec<_> = others
+                .map(|(&job, s)| (job, statement_message(job, s)))
+                .collect();
+            for link in &mut self.links {
+                let to = link.job;
+                for (_, message) in all.iter().filter(|(job, _)| to != Some(*job)) {
+                    link.send(message);
+                }
+            }
+        }
+    }
+
+    /// Would it be news that the own ranks sleep, and know these jobs?
+    pub fn is_news(&self, known: &BTreeSet<u64>, traffic: Traffic) -> bool {
+        let told = self.own();
+        told.known != *known || told.sleeping.as_ref().map(|s| s.traffic) != Some(traffic)
+    }
+
+    /// Tells the others which jobs the own ranks know, and whether all of them sleep, if that is
+    /// news. Reads what others say.
+    pub fn tell(&mut self, known: &BTreeSet<u64>, sleeping: Option<Sleeping>) {
         self.read();
-        let before = &self.statements[&self.own].sleeping;
-        // How long it sleeps, and so the report, is no news.
-        if before.as_ref().map(|s| s.traffic) != sleeping.map(|s| s.traffic) {
-            self.say(sleeping);
+        let new = Statement {
+            known: known.clone(),
+            sleeping,
+            ..self.own().clone()
+        };
+        if !new.is_like(self.own()) {
+            self.say(new);
+        }
+        for &job in known {
+            self.call(job);
         }
     }
 
     /// Reads what others say, and passes it on.
     fn read(&mut self) {
-        let (mut news, mut ended) = (Vec::new(), false);
-        for peer in &mut self.peers {
-            let before = peer.has_ended;
-            let from = peer.family;
-            news.extend(peer.messages().into_iter().map(|m| (from, m)));
-            ended |= peer.has_ended != before;
+        self.accept_remote();
+        let mut news = Vec::new();
+        for (at, link) in self.links.iter_mut().enumerate() {
+            news.extend(link.messages().into_iter().map(|m| (at, m)));
         }
         for (from, message) in news {
-            match message.split_first() {
-                Some((b'E', rest)) => {
-                    let Some((family, statement)) = decode(rest) else {
-                        continue;
-                    };
-                    let known = self.statements.get(&family).map_or(0, |s| s.number);
-                    if family != self.own && statement.number > known {
-                        self.statements.insert(family, statement);
-                        self.send_all(&message, Some(from));
-                    }
-                }
-                Some((b'H', text)) => {
-                    self.announced = Some(String::from_utf8_lossy(text).into_owned());
+            self.take(from, &message);
+        }
+        let (ended, living): (Vec<Link>, Vec<Link>) = std::mem::take(&mut self.links)
+            .into_iter()
+            .partition(|l| l.stream.is_none());
+        self.links = living;
+        for link in ended {
+            match link.job {
+                Some(job) if link.is_local => self.ended(job, None),
+                // Nothing more is known of it.
+                Some(job) if self.links.iter().all(|l| l.job != Some(job)) => {
+                    self.statements.remove(&job);
                 }
                 _ => {}
             }
         }
-        if ended {
-            let sleeping = self.statements[&self.own].sleeping.clone();
-            self.say(sleeping.as_ref());
+    }
+
+    /// Takes a message of a link.
+    fn take(&mut self, from: usize, message: &[u8]) {
+        if message.starts_with(HELLO) {
+            self.links[from].job = job_of_hello(message);
+            return;
+        }
+        let Some((kind, rest)) = message.split_first() else {
+            return;
+        };
+        match kind {
+            b'E' => {
+                let mut input = Input(rest);
+                let Some(job) = input.word() else { return };
+                let Some(statement) = Statement::read(input.0) else {
+                    return;
+                };
+                let known = self.statements.get(&job);
+                if job == self.own
+                    || known.is_some_and(|s| s.number >= statement.number)
+                    || self.over.contains(&job)
+                {
+                    return;
+                }
+                // While the own job moves, none that knows it hangs, and the rest can wait.
+                let is_new = known.is_none_or(|s| s.contact != statement.contact);
+                self.statements.insert(job, statement);
+                if is_new || self.own().sleeping.is_some() {
+                    self.send_all(message, Some(from));
+                }
+            }
+            b'G' => {
+                if let Some(job) = Input(rest).word() {
+                    self.ended(job, Some(from));
+                }
+            }
+            b'H' => {
+                if let Some(hang) = read_hang(rest)
+                    && self.announced.insert(hang.jobs.clone())
+                {
+                    self.send_all(message, Some(from));
+                    self.found = Some(hang).filter(|h| h.jobs.contains(&self.own));
+                }
+            }
+            _ => {}
         }
     }
 
-    /// What the other families say that this one has met, or that those have met, if all of them
-    /// sleep. Jobs that are over do not count.
-    pub fn sleeping(&mut self) -> Option<Sleeping> {
-        self.read();
+    /// A job is over, as link `from` has said.
+    fn ended(&mut self, job: u64, from: Option<usize>) {
+        if job != self.own && self.over.insert(job) {
+            self.statements.remove(&job);
+            self.contacts.remove(&job);
+            self.called.remove(&job);
+            self.send_all(&over_message(job), from);
+            if self.over.len() > OVER_MAX {
+                let known: HashSet<u64> = self
+                    .statements
+                    .values()
+                    .flat_map(|s| s.known.clone())
+                    .collect();
+                self.over.retain(|job| known.contains(job));
+            }
+        }
+    }
+
+    /// The jobs that hang with the own one, if it sleeps and they do.
+    pub fn hanging(&mut self) -> Option<Hang> {
         let mut all = Sleeping::default();
-        let mut seen = HashSet::from([self.own]);
-        let mut left: VecDeque<u64> = VecDeque::from([self.own]);
+        let mut jobs = BTreeSet::from([self.own]);
+        let mut left = VecDeque::from([self.own]);
         while let Some(at) = left.pop_front() {
             let statement = self.statements.get(&at)?;
-            if at != self.own {
-                all = all.with(statement.sleeping.as_ref()?);
-            }
-            for &next in &statement.peers {
-                let over = |p: &Peer| p.family == next && p.has_ended;
-                if !self.peers.iter().any(over) && seen.insert(next) {
+            all = all.with(statement.sleeping.as_ref()?);
+            for &next in &statement.known {
+                if self.over.contains(&next) {
+                    // What was sent to it may never be received.
+                    all.traffic.has_finished = true;
+                } else if jobs.insert(next) {
                     left.push_back(next);
                 }
             }
         }
-        all.traffic.has_finished |= self.peers.iter().any(|p| p.has_ended);
-        Some(all)
-    }
-
-    /// Tells the others that all hang.
-    pub fn announce(&mut self, report: &str) {
-        self.send_all(&[b"H", report.as_bytes()].concat(), None);
-    }
-
-    /// The report of another launcher that has found that all hang.
-    pub fn announced(&mut self) -> Option<String> {
-        if self.any() {
-            self.read();
+        if all.traffic.is_under_way() {
+            return None;
         }
-        self.announced.take()
+        Some(Hang {
+            printers: self.printers(&jobs)?,
+            jobs,
+            report: all.report,
+        })
     }
+
+    /// Of each family the first of these jobs: that which mpiexec was called for, or another.
+    fn printers(&self, jobs: &BTreeSet<u64>) -> Option<BTreeSet<u64>> {
+        let mut first: HashMap<u64, u64> = HashMap::new();
+        for &job in jobs {
+            let family = self.statements.get(&job)?.family;
+            let is_first = family == job;
+            first
+                .entry(family)
+                .and_modify(|at| *at = if is_first { job } else { *at })
+                .or_insert(job);
+        }
+        Some(first.into_values().collect())
+    }
+
+    /// Does this launcher print the report of jobs that hang?
+    pub fn prints(&self, hang: &Hang) -> bool {
+        hang.printers.contains(&self.own)
+    }
+
+    /// Are there jobs of the own family, and others, among those that hang?
+    pub fn relatives(&self, hang: &Hang) -> (bool, bool) {
+        let of_family = |job: &u64| {
+            let statement = self.statements.get(job);
+            statement.is_some_and(|s| s.family == self.family())
+        };
+        let mut others = hang.jobs.iter().filter(|&&job| job != self.own);
+        let family = others.clone().any(of_family);
+        (family, others.any(|job| !of_family(job)))
+    }
+
+    /// Tells the others which jobs hang.
+    pub fn announce(&mut self, hang: &Hang) {
+        self.announced.insert(hang.jobs.clone());
+        self.send_all(&hang_message(hang), None);
+        self.found = Some(hang.clone());
+    }
+
+    /// That the own job hangs, with others, as a launcher has found.
+    pub fn found(&mut self) -> Option<&Hang> {
+        self.read();
+        self.found.as_ref()
+    }
+
+    /// The job is over: the others are told.
+    pub fn leave(&mut self) {
+        self.send_all(&over_message(self.own), None);
+        self.links.clear();
+        self.network.finish();
+    }
+}
+
+fn job_of_hello(hello: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(hello.strip_prefix(HELLO)?).ok()?;
+    u64::from_str_radix(text, 16).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hang::Traffic;
 
     fn sleeping(sent: u64, received: u64) -> Sleeping {
         Sleeping {
@@ -341,51 +532,106 @@ mod tests {
         }
     }
 
-    /// Two launchers with a connection.
-    fn connect(a: &mut Peers, b: &mut Peers) {
-        let (one, other) = UnixStream::pair().unwrap();
-        a.add(b.own);
-        b.accept(other, format!("ferry-peer {:x}", a.own).as_bytes());
-        a.connected(b.own, one, false);
+    /// The launchers of three jobs: 1 has started 2, and 2 has met 3.
+    fn three() -> [Peers; 3] {
+        let mut one = Peers::new(1, None);
+        let mut two = Peers::new(2, Some((one.downstream().unwrap(), 1)));
+        let mut three = Peers::new(3, None);
+        let (near, far) = UnixStream::pair().unwrap();
+        two.connected(near, true);
+        three.connected(far, true);
+        [one, two, three]
+    }
+
+    /// All say what they know, and read what the others say.
+    fn tell(all: &mut [&mut Peers], said: &[(&[u64], Option<Sleeping>)]) {
+        for _ in 0..3 {
+            for (peers, (known, sleeping)) in all.iter_mut().zip(said) {
+                peers.tell(&known.iter().copied().collect(), sleeping.clone());
+            }
+        }
     }
 
     #[test]
-    fn families_sleep_when_all_do_also_those_far_away() {
-        let [mut a, mut b, mut c] = [1, 2, 3].map(Peers::new);
-        connect(&mut a, &mut b);
-        connect(&mut b, &mut c);
-        a.tell(Some(&sleeping(3, 1)));
-        c.tell(Some(&sleeping(1, 2)));
-        assert_eq!(a.sleeping(), None);
-        b.tell(Some(&sleeping(1, 2)));
-        assert_eq!(a.sleeping(), Some(sleeping(1, 2).with(&sleeping(1, 2))));
-        assert_eq!(b.sleeping(), Some(sleeping(3, 1).with(&sleeping(1, 2))));
-        c.tell(None);
-        b.read();
-        assert_eq!(a.sleeping(), None);
-        // A job that is over does not count, but what was sent to it may never be received.
-        drop(c);
-        b.read();
-        let rest = a.sleeping().unwrap();
-        assert_eq!(rest.report, sleeping(1, 2).report);
-        a.announce("all hang");
-        assert_eq!(b.announced().as_deref(), Some("all hang"));
-        assert_eq!((b.announced(), a.announced()), (None, None));
-    }
-
-    #[test]
-    fn fuzz_statements() {
-        let statement = Statement {
-            number: 4,
-            peers: vec![1, 2],
-            sleeping: Some(sleeping(1, 2)),
+    fn jobs_hang_when_all_do_that_they_know() {
+        let [mut a, mut b, mut c] = three();
+        assert!(b.is_below() && b.family() == 1 && !c.is_below());
+        let chain = |b| {
+            let [one, three] = [Some(sleeping(3, 1)), Some(sleeping(1, 2))];
+            [(&[2u64][..], one), (&[1, 3][..], b), (&[2][..], three)]
         };
-        let seeds = [
-            encode(7, &statement)[1..].to_vec(),
-            encode(7, &Statement::default())[1..].to_vec(),
+        tell(&mut [&mut a, &mut b, &mut c], &chain(None));
+        assert!(a.hanging().is_none() && c.hanging().is_none());
+        tell(&mut [&mut a, &mut b, &mut c], &chain(Some(sleeping(1, 1))));
+        // A message is under way.
+        assert_eq!(a.hanging(), None);
+        tell(&mut [&mut a, &mut b, &mut c], &chain(Some(sleeping(1, 2))));
+        let hang = c.hanging().unwrap();
+        assert_eq!(hang.jobs, BTreeSet::from([1, 2, 3]));
+        // One of each family prints.
+        assert_eq!(hang.printers, BTreeSet::from([1, 3]));
+        assert_eq!(hang.report.lines().count(), 3);
+        assert_eq!(c.relatives(&hang), (false, true));
+        assert_eq!(b.relatives(&hang), (true, true));
+        c.announce(&hang);
+        assert_eq!(b.found(), Some(&hang));
+        assert_eq!(a.found(), Some(&hang));
+    }
+
+    #[test]
+    fn jobs_that_have_parted_do_not_matter_to_each_other() {
+        let [mut a, mut b, mut c] = three();
+        let (one, other) = (sleeping(3, 1), sleeping(1, 3));
+        let said = [
+            (&[][..], None),
+            (&[3][..], Some(one)),
+            (&[2][..], Some(other)),
         ];
-        ferry_fuzz::fuzz("statements of launchers", &seeds, |bytes| {
-            decode(bytes).is_some()
+        tell(&mut [&mut a, &mut b, &mut c], &said);
+        let hang = b.hanging().unwrap();
+        assert_eq!(hang.jobs, BTreeSet::from([2, 3]));
+        assert_eq!(hang.printers, hang.jobs);
+        b.announce(&hang);
+        assert_eq!(c.found(), Some(&hang));
+        assert_eq!(a.found(), None);
+    }
+
+    #[test]
+    fn a_job_that_is_over_takes_no_messages() {
+        let [mut a, mut b, mut c] = three();
+        let said = [
+            (&[2][..], Some(sleeping(3, 1))),
+            (&[1, 3][..], Some(sleeping(1, 2))),
+            (&[2][..], None),
+        ];
+        tell(&mut [&mut a, &mut b, &mut c], &said);
+        assert_eq!(b.hanging(), None);
+        c.leave();
+        tell(&mut [&mut a, &mut b], &said[..2]);
+        let hang = a.hanging().unwrap();
+        assert_eq!(hang.jobs, BTreeSet::from([1, 2]));
+        // As does one whose launcher was killed.
+        drop(b);
+        let alone = [(&[2][..], Some(sleeping(4, 1)))];
+        tell(&mut [&mut a], &alone);
+        assert_eq!(a.hanging().unwrap().jobs, BTreeSet::from([1]));
+    }
+
+    #[test]
+    fn fuzz_messages_of_launchers() {
+        let hang = Hang {
+            jobs: BTreeSet::from([1, 2]),
+            printers: BTreeSet::from([1]),
+            report: "all hang".into(),
+        };
+        let statement = statement_message(7, &Statement::default());
+        let seeds = [hang_message(&hang), over_message(3), statement];
+        ferry_fuzz::fuzz("messages of launchers", &seeds, |bytes| {
+            let mut peers = Peers::new(1, None);
+            let (near, _far) = UnixStream::pair().unwrap();
+            peers.connected(near, true);
+            peers.take(0, bytes);
+            peers.found.is_some() || !peers.over.is_empty()
         });
     }
 }

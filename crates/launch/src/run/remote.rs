@@ -72,7 +72,6 @@ impl RemoteRanks {
         plan: &Plan,
         job: u64,
         key: [u8; 32],
-        family: u64,
         universe: u32,
         parent: &str,
     ) -> Result<RemoteRanks, StartError> {
@@ -98,7 +97,6 @@ impl RemoteRanks {
                 job,
                 key,
                 parent: parent.into(),
-                family,
                 universe,
                 hosts: plan.hosts.clone(),
                 host_of: plan.host_of.clone(),

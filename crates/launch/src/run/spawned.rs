@@ -104,10 +104,10 @@ impl Job<'_> {
         let names = self.names.variable(&self.poll);
         let universe = self.universe();
         let started = names.and_then(|names| {
-            let downstream = self.family.downstream()?;
+            let downstream = self.peers.downstream()?;
             let order = [socket.as_raw_fd(), downstream.as_raw_fd()];
             let options = inherited(self.options, universe);
-            start(order, self.family.number(), options, &self.signals, &names)
+            start(order, self.peers.family(), options, &self.signals, &names)
         });
         match started {
             Ok(pid) => {
@@ -133,6 +133,7 @@ fn inherited(options: &Options, universe: u32) -> Vec<OsString> {
     if options.allow_other_mpi {
         out.push("--allow-other-mpi".into());
     }
+    out.extend(["--on-hang".into(), options.on_hang.word().into()]);
     out
 }
 

@@ -36,7 +36,7 @@ fn by_job(side: &Side) -> BTreeMap<u64, Vec<usize>> {
 fn needs(side: &Side, at: usize, with: With, is_mine: bool) -> bool {
     match with {
         With::Introduced => true,
-        With::Anyone => at != side.root as usize,
+        With::Anyone | With::Known => at != side.root as usize,
         With::Children => is_mine && at != side.root as usize,
         With::Parents => !is_mine && at != side.root as usize,
     }

@@ -49,14 +49,17 @@ pub(crate) enum With {
     Children,
     /// The job that has started this one.
     Parents,
-    /// Whoever comes to a port.
+    /// Whoever comes to a port, or accepts there.
     Anyone,
+    /// Who accepts at a port of this job, or of one of which processes are known. The root alone
+    /// knows that it is one.
+    Known,
     /// Processes that those of a common communicator know.
     Introduced,
 }
 
 /// The version of what the roots exchange.
-const VERSION: u64 = 4;
+const VERSION: u64 = 5;
 
 /// Where the key lies in what a root says of its group: behind version, a byte that says that it is
 /// no [`refusal`], link and the key's length.
@@ -75,8 +78,6 @@ struct Side {
     local: ContextId,
     /// The rank of its root.
     root: u32,
-    /// Where its launcher listens for others ([`ferry_job::NameRequest::Contact`]). Empty: nowhere.
-    contact: String,
     members: Vec<Member>,
 }
 
@@ -89,8 +90,6 @@ struct Member {
     /// The number of the memory that it can share with others ([`shared::memory_number`]).
     memory: u64,
     pid: u32,
-    /// Its job's family ([`ferry_job::RankInfo::family`]).
-    family: u64,
     card: Vec<u8>,
 }
 
@@ -147,31 +146,21 @@ fn meet(
     outside: bool,
     with: With,
 ) -> Result<Meeting> {
-    universe::report_count(Some(with));
-    let met = meet_within(agreement, root, talk, outside, with);
-    universe::report_count(None);
-    met
-}
-
-fn meet_within(
-    agreement: &Agreement<'_>,
-    root: u32,
-    talk: &Talk<'_>,
-    outside: bool,
-    with: With,
-) -> Result<Meeting> {
     let mut own = Vec::new();
     put_framed(&mut own, &member_bytes(agreement.rank(), outside));
     let gathered = agreement.gather(root, own)?;
     let mut message = Vec::new();
     if agreement.rank() == root {
-        let mine = side_bytes(&gathered, root, with);
+        let mine = side_bytes(&gathered, root);
         if let (Err(e), With::Parents) = (&mine, with) {
             // Who has started this job learns why it does not come about.
-            let _ = talk([&VERSION.to_le_bytes()[..], &refusal(e)].concat());
+            let _ = talk(with_contact(
+                "",
+                [&VERSION.to_le_bytes()[..], &refusal(e)].concat(),
+            ));
         }
-        message = match mine.and_then(|mine| Ok((talk(mine.clone())?, mine))) {
-            Ok((theirs, mine)) => {
+        message = match mine.and_then(|mine| exchange(mine, talk, with)) {
+            Ok([mine, theirs]) => {
                 let mut both = vec![0];
                 for side in [mine, theirs] {
                     put_framed(&mut both, &with_key_hidden(agreement, side));
@@ -191,11 +180,9 @@ fn meet_within(
     let [mine, theirs] = &sides[..] else {
         return Err(crate::comm::agree::malformed());
     };
-    if agreement.rank() == root {
-        tell_launcher(mine, theirs);
-    }
     let mut held = universe::Held::default();
     let added = add_members(mine, theirs, agreement.rank(), &mut held);
+    universe::show_known_jobs(false);
     let partners = Partners::new(mine, theirs, agreement.rank(), with, &held);
     let mut sharing = Sharing::new(mine, theirs, agreement.rank(), &held);
     // All members of both groups must know the new key before one of them connects, and how to
@@ -218,11 +205,52 @@ fn meet_within(
     })
 }
 
+/// What the roots say first: this one's for the other one's. Their launchers get to know each other.
+fn exchange(mine: Vec<u8>, talk: &Talk<'_>, with: With) -> Result<[Vec<u8>; 2]> {
+    let contact = contact(with);
+    // Who comes to a port, or who is started, is not known yet: it may be anyone.
+    universe::show_known_jobs(!matches!(with, With::Introduced | With::Known));
+    let said = talk(with_contact(&contact, mine.clone()));
+    universe::show_known_jobs(false);
+    let (theirs, their_contact) = without_contact(said?)?;
+    if !contact.is_empty() && !their_contact.is_empty() {
+        tell_launcher(their_contact);
+    }
+    Ok([mine, theirs])
+}
+
+/// What a root says of its group, with the contact of its launcher
+/// ([`ferry_job::NameRequest::Contact`]), which only roots and launchers know. Empty: there is none.
+fn with_contact(contact: &str, mut side: Vec<u8>) -> Vec<u8> {
+    let rest = side.split_off(size_of::<u64>());
+    put_framed(&mut side, contact.as_bytes());
+    side.extend(rest);
+    side
+}
+
+/// The reverse of [`with_contact`].
+fn without_contact(said: Vec<u8>) -> Result<(Vec<u8>, String)> {
+    let mut reader = Reader(&said);
+    let mut side = Vec::new();
+    let version = reader.u64()?;
+    put_u64(&mut side, version);
+    if version != VERSION {
+        // It says so when it is read.
+        return Ok((side, String::new()));
+    }
+    let contact = String::from_utf8_lossy(reader.framed()?).into_owned();
+    side.extend(reader.0);
+    Ok((side, contact))
+}
+
 /// Where this process's launcher listens for those of jobs that were started apart. Empty: nowhere,
 /// or the jobs are not.
 fn contact(with: With) -> String {
     static CONTACT: OnceLock<String> = OnceLock::new();
-    let Some(client) = process().client().filter(|_| with == With::Anyone) else {
+    let Some(client) = process()
+        .client()
+        .filter(|_| matches!(with, With::Anyone | With::Known))
+    else {
         return String::new();
     };
     let ask = || client.ask_name(&NameRequest::Contact).ok().flatten();
@@ -230,21 +258,15 @@ fn contact(with: With) -> String {
 }
 
 /// Tells this process's launcher of the other job's, so that both can find that the jobs hang.
-fn tell_launcher(mine: &Side, theirs: &Side) {
+fn tell_launcher(contact: String) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if let Some(client) = process().client().filter(|_| knows_launcher(mine, theirs)) {
-        let contact = theirs.contact.clone();
+    if let Some(client) = process().client() {
         let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert(contact.clone()) {
             // If it gets lost, the launchers do not look for hangs.
             let _ = client.ask_name(&NameRequest::Met { contact });
         }
     }
-}
-
-/// Do the launchers of both sides get to know each other?
-fn knows_launcher(mine: &Side, theirs: &Side) -> bool {
-    !mine.contact.is_empty() && !theirs.contact.is_empty()
 }
 
 /// What all members of both groups tell: of each side, by rank. Collective over both.
@@ -330,7 +352,6 @@ fn member_bytes(rank: u32, outside: bool) -> Vec<u8> {
             put_framed(&mut out, info.nodes.host_of(info.rank).as_bytes());
             put_u64(&mut out, shared::memory_number());
             put_u64(&mut out, u64::from(std::process::id()));
-            put_u64(&mut out, info.family);
             put_framed(&mut out, &card);
         }
         Err(e) => out.extend(refusal(&e)),
@@ -339,7 +360,7 @@ fn member_bytes(rank: u32, outside: bool) -> Vec<u8> {
 }
 
 /// What a root says of its group, from what its members have told.
-fn side_bytes(gathered: &[u8], root: u32, with: With) -> Result<Vec<u8>> {
+fn side_bytes(gathered: &[u8], root: u32) -> Result<Vec<u8>> {
     let mut reader = Reader(gathered);
     let mut members = Vec::new();
     while !reader.is_empty() {
@@ -359,7 +380,6 @@ fn side_bytes(gathered: &[u8], root: u32, with: With) -> Result<Vec<u8>> {
     put_u64(&mut out, process().new_context().0);
     put_u64(&mut out, process().new_context().0);
     put_u64(&mut out, root.into());
-    put_framed(&mut out, contact(with).as_bytes());
     for (_, member) in members {
         put_framed(&mut out, member);
     }
@@ -401,7 +421,6 @@ impl Side {
         let encrypt = reader.u64()? != 0;
         let (context, local) = (reader.context()?, reader.context()?);
         let root = reader.u64()? as u32;
-        let contact = String::from_utf8_lossy(reader.framed()?).into_owned();
         let mut members = Vec::new();
         while !reader.is_empty() {
             let mut member = Reader(reader.framed()?);
@@ -411,7 +430,6 @@ impl Side {
                 host_name: String::from_utf8_lossy(member.framed()?).into_owned(),
                 memory: member.u64()?,
                 pid: member.u64()? as u32,
-                family: member.u64()?,
                 card: member.framed()?.to_vec(),
             });
         }
@@ -422,7 +440,6 @@ impl Side {
             context,
             local,
             root,
-            contact,
             members,
         })
     }
@@ -452,8 +469,7 @@ fn add_members(mine: &Side, theirs: &Side, rank: u32, held: &mut universe::Held)
             same_host: member.host == host_number(),
             host: member.host_name.clone(),
         };
-        let is_watched = universe::is_family(member.family) || knows_launcher(mine, theirs);
-        let known = universe::add(member.name, is_watched, process, held);
+        let known = universe::add(member.name, process, held);
         added = added.and(known);
     }
     universe::drop_link_if_unused(id);

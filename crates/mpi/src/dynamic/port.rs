@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What every name of a port begins with: program and version.
-const PREFIX: &str = "ferry1:";
+const PREFIX: &str = "ferry2:";
 /// Tag of what both roots say first.
 const TAG_FIRST: u32 = 0;
 /// Tag of what they say then.
@@ -42,6 +42,8 @@ struct PortName {
     key: [u8; 32],
     /// The number of its host.
     host: u64,
+    /// Its job.
+    job: u64,
     /// The business card of its process.
     card: Vec<u8>,
 }
@@ -51,6 +53,7 @@ impl PortName {
         let mut bytes = self.id.to_le_bytes().to_vec();
         bytes.extend(self.key);
         bytes.extend(self.host.to_le_bytes());
+        bytes.extend(self.job.to_le_bytes());
         bytes.extend(&self.card);
         format!("{PREFIX}{}", to_base64(&bytes))
     }
@@ -67,13 +70,21 @@ impl PortName {
         let bytes = bytes.ok_or_else(wrong)?;
         let (id, rest) = bytes.split_first_chunk().ok_or_else(wrong)?;
         let (key, rest) = rest.split_first_chunk().ok_or_else(wrong)?;
-        let (host, card) = rest.split_first_chunk().ok_or_else(wrong)?;
+        let (host, rest) = rest.split_first_chunk().ok_or_else(wrong)?;
+        let (job, card) = rest.split_first_chunk().ok_or_else(wrong)?;
         Ok(PortName {
             id: u64::from_le_bytes(*id),
             key: *key,
             host: u64::from_le_bytes(*host),
+            job: u64::from_le_bytes(*job),
             card: card.to_vec(),
         })
+    }
+
+    /// Is its process one of this job, or of one that this process knows?
+    fn is_known(&self) -> bool {
+        let own = process().rank_info.job;
+        own != 0 && self.job == own || universe::knows_job(self.job)
     }
 
     /// Is its process on this host?
@@ -136,11 +147,11 @@ pub fn open(outside: bool) -> Result<String> {
         is_port: true,
     });
     ports().get_or_insert_default().insert(id);
-    let host = host_number();
     let name = PortName {
         id,
         key,
-        host,
+        host: host_number(),
+        job: process().rank_info.job,
         card,
     };
     Ok(name.encode())
@@ -284,7 +295,11 @@ pub fn connect(
     timeout: Result<Option<Duration>>,
 ) -> Result<Arc<Comm>> {
     let limit = timeout.map(Limit::new);
-    connect_by(name, comm, root, true, limit, With::Anyone)
+    let with = match PortName::parse(name) {
+        Ok(port) if port.is_known() => With::Known,
+        _ => With::Anyone,
+    };
+    connect_by(name, comm, root, true, limit, with)
 }
 
 /// Connects to the port at which the process waits that has started this job.
@@ -436,15 +451,10 @@ impl<'a> Call<'a> {
 fn waiting_for(comm: &Comm) -> WaitingFor<'_> {
     WaitingFor {
         context: comm.context,
-        peer: device_peer(),
+        peer: ferry_job::PEER_AT_PORT,
         tag: -1,
         details: Some(comm),
     }
-}
-
-/// What the hang report says of a rank that waits for processes of another job.
-fn device_peer() -> i32 {
-    ferry_job::PEER_SEVERAL
 }
 
 /// A connection at a port, at the root that accepts.
@@ -558,13 +568,14 @@ mod tests {
                 id: 0x1234_5678_9abc_def0,
                 key: std::array::from_fn(|i| i as u8),
                 host: 77,
+                job: 78,
                 card: (0..len).map(|i| (i * 7) as u8).collect(),
             };
             let text = name.encode();
             assert!(text.bytes().all(|b| b.is_ascii_graphic()));
             assert_eq!(PortName::parse(&text).unwrap(), name);
         }
-        for wrong in ["", "ferry1:", "ferry1:AAAA", "tcp://here", "ferry1:$$$$"] {
+        for wrong in ["", "ferry2:", "ferry2:AAAA", "tcp://here", "ferry2:$$$$"] {
             assert!(PortName::parse(wrong).is_err(), "{wrong}");
         }
     }
@@ -575,6 +586,7 @@ mod tests {
             id: 1,
             key: [2; 32],
             host: 3,
+            job: 4,
             card: vec![4; 20],
         };
         let seeds = [good.encode().into_bytes()];

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A program to start.
 pub struct Program {
@@ -329,7 +329,11 @@ pub(crate) fn release_all() {
     }
 }
 
-static PARENT: OnceLock<Arc<Comm>> = OnceLock::new();
+static PARENT: Mutex<Option<Arc<Comm>>> = Mutex::new(None);
+
+fn parent_slot() -> MutexGuard<'static, Option<Arc<Comm>>> {
+    PARENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Connects to the process that has started this job, if one has. Collective over the job; called
 /// by MPI_Init. Where another launcher has started the job and it does not come about, because a
@@ -351,14 +355,21 @@ pub(crate) fn connect_to_parent() -> Result<()> {
         met => met?,
     };
     comm.rename(b"MPI_COMM_PARENT");
-    let _ = PARENT.set(comm);
+    *parent_slot() = Some(comm);
     Ok(())
 }
 
 /// The intercommunicator with the processes that have started this job (MPI_Comm_get_parent).
 /// `None`: nobody has, or it was disconnected.
-pub fn parent() -> Option<&'static Arc<Comm>> {
-    PARENT.get().filter(|comm| !comm.is_freed())
+pub fn parent() -> Option<Arc<Comm>> {
+    parent_slot().clone().filter(|comm| !comm.is_freed())
+}
+
+/// Lets go of that communicator, once the program has freed it.
+pub(super) fn forget_parent() {
+    let freed = parent_slot().take_if(|comm| comm.is_freed());
+    // Without the lock: it may be the last.
+    drop(freed);
 }
 
 #[cfg(test)]

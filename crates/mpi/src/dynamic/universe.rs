@@ -1,13 +1,12 @@
 //! Processes of other jobs: their names, which all processes know them by, and their process
 //! numbers, which are this process's own.
 
-use super::With;
 use crate::Comm;
 use crate::comm::agree::{Reader, malformed};
 use crate::device::{self, ContextId, ForeignProcess};
 use crate::process::process;
 use crate::{Group, ProcId, Result, err};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -44,8 +43,6 @@ struct Known {
     name: ProcessName,
     /// The link by which it was made known.
     link: u64,
-    /// The launchers find out when both jobs hang.
-    is_watched: bool,
     /// Communicators in which it is.
     uses: usize,
 }
@@ -166,16 +163,10 @@ pub(super) fn random() -> u64 {
     z ^ (z >> 31)
 }
 
-/// Makes a process of this name known by a link, unless it is known. `held` keeps it. `is_watched`:
-/// the launchers of both jobs know of each other.
+/// Makes a process of this name known by a link, unless it is known. `held` keeps it.
 ///
 /// Errors: there are no connections.
-pub(super) fn add(
-    name: ProcessName,
-    is_watched: bool,
-    process: ForeignProcess,
-    held: &mut Held,
-) -> Result<()> {
+pub(super) fn add(name: ProcessName, process: ForeignProcess, held: &mut Held) -> Result<()> {
     if process_named(name).is_some() {
         return Ok(());
     }
@@ -189,7 +180,6 @@ pub(super) fn add(
         Known {
             name,
             link,
-            is_watched,
             uses: 1,
         },
     );
@@ -198,28 +188,18 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Is this the family of this process's job?
-pub(super) fn is_family(family: u64) -> bool {
-    family != 0 && family == process().rank_info.family
-}
-
 impl Universe {
-    /// How many processes are known that the launchers watch, and how many others.
-    fn counts(&self) -> (u32, u32) {
-        let watched = self.known.values().filter(|k| k.is_watched).count() as u32;
-        (watched, self.known.len() as u32 - watched)
+    /// The jobs of which processes are known.
+    fn jobs(&self) -> BTreeSet<u64> {
+        self.known.values().map(|k| k.name.job).collect()
     }
 }
 
-/// Tells the launcher how many processes of other jobs this one knows, and for whom it waits.
-pub(super) fn report_count(meets: Option<With>) {
-    let (mut family, mut others) = universe().counts();
-    match meets {
-        Some(With::Children | With::Parents) if process().rank_info.family != 0 => family += 1,
-        Some(_) => others += 1,
-        None => {}
-    }
-    device::device().set_foreign_count(family, others);
+/// Tells the launcher of which jobs this process knows processes. `awaits_unknown`: it waits for
+/// processes of another job.
+pub(super) fn show_known_jobs(awaits_unknown: bool) {
+    let jobs: Vec<u64> = universe().jobs().into_iter().collect();
+    device::device().show_known_jobs(&jobs, awaits_unknown);
 }
 
 /// Processes of a job fail: it has ended.
@@ -360,6 +340,7 @@ pub fn release_unused() {
     if !is_active() {
         return;
     }
+    super::spawn::forget_parent();
     let (mut processes, mut links) = (Vec::new(), Vec::new());
     {
         let mut universe = universe();
@@ -407,9 +388,10 @@ pub fn release_unused() {
             d.connect_to(another);
             lifelines.push(watched(&mut d, job, another, None));
         }
-        (universe.counts(), ended)
+        (universe.jobs(), ended)
     };
-    d.set_foreign_count(known.0, known.1);
+    let known: Vec<u64> = known.into_iter().collect();
+    d.show_known_jobs(&known, false);
     for lifeline in ended {
         lifeline.released.store(true, Ordering::Relaxed);
         if let Some(link) = lifeline.link {

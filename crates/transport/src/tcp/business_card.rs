@@ -5,42 +5,13 @@
 //! u8 version │ u8 addresses │ for each: u8 family (4, 6), u8 prefix, u16 port (little endian), ip
 //! ```
 
+use ferry_job::Address;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The version of this format.
 const VERSION: u8 = 1;
 /// Most addresses on a card; more are left out. A choice: hosts have fewer networks.
 pub const ADDRESSES_MAX: usize = 32;
-
-/// An address with the length of its network's prefix.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Address {
-    /// The address.
-    pub ip: IpAddr,
-    /// Bits of the network's prefix.
-    pub prefix: u8,
-}
-
-impl Address {
-    /// Returns whether `other` is in this address's network.
-    pub fn same_network(&self, other: IpAddr) -> bool {
-        match (self.ip, other) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => {
-                let mask = u32::MAX
-                    .checked_shl(32 - u32::from(self.prefix.min(32)))
-                    .unwrap_or(0);
-                (a.to_bits() ^ b.to_bits()) & mask == 0
-            }
-            (IpAddr::V6(a), IpAddr::V6(b)) => {
-                let mask = u128::MAX
-                    .checked_shl(128 - u32::from(self.prefix.min(128)))
-                    .unwrap_or(0);
-                (a.to_bits() ^ b.to_bits()) & mask == 0
-            }
-            _ => false,
-        }
-    }
-}
 
 /// An address at which a process listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,14 +3,12 @@
 //! How connections are established and carry messages is in [`crate::connected`].
 
 mod business_card;
-mod interfaces;
 mod socket;
 
 use crate::connected::{ConnTransport, ConnectStart, Medium, PeerAddress, SocketOps};
 use crate::{ProcId, TransportError, ZeroCopy};
-use business_card::Address;
 pub use business_card::{BusinessCard, Listening};
-use ferry_job::{Directory, RankInfo};
+use ferry_job::{Address, Directory, RankInfo, interfaces};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;

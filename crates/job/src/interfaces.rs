@@ -1,8 +1,37 @@
 //! This host's network interfaces, and the choice of the addresses to listen at.
 
-use super::business_card::Address;
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An address with the length of its network's prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Address {
+    /// The address.
+    pub ip: IpAddr,
+    /// Bits of the network's prefix.
+    pub prefix: u8,
+}
+
+impl Address {
+    /// Returns whether `other` is in this address's network.
+    pub fn same_network(&self, other: IpAddr) -> bool {
+        match (self.ip, other) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                let mask = u32::MAX
+                    .checked_shl(32 - u32::from(self.prefix.min(32)))
+                    .unwrap_or(0);
+                (a.to_bits() ^ b.to_bits()) & mask == 0
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                let mask = u128::MAX
+                    .checked_shl(128 - u32::from(self.prefix.min(128)))
+                    .unwrap_or(0);
+                (a.to_bits() ^ b.to_bits()) & mask == 0
+            }
+            _ => false,
+        }
+    }
+}
 
 /// An address of an interface that is up.
 #[derive(Clone, PartialEq, Eq, Debug)]
