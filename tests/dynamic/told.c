@@ -1,7 +1,7 @@
 /* Every rank of a job that has met another one hears that it has died, also while the root is not
  * in MPI: `told accept FIFO FILE` goes on without the job of `told connect FIFO FILE`; `told spawn
- * FIFO` without the processes that it starts; `told joined FIFO listen|call PATH` without the job of
- * `told dies FIFO call|listen PATH`, each rank of which has joined one of its own (MPI_Comm_join). */
+ * FIFO` without the processes that it starts; `told joined FIFO listen|call PATH` without the job
+ * of `told dies FIFO call|listen PATH`, each rank of which has joined one of it (MPI_Comm_join). */
 #include "../c/check.h"
 #include "port_file.h"
 

@@ -404,7 +404,8 @@ class Cases:
                 for host, how in (("h1", "accept"), ("h2", "connect"))
             ]
             for job in jobs:
-                output = self.ends(job, 10, "those that it has met hang", "rank 1 of job", status=125)
+                words = ("those that it has met hang", "rank 1 of job")
+                output = self.ends(job, 10, *words, status=125)
                 need(output.count("2 ranks") == 2, "not both jobs are shown", output)
             self.empty(network)
 

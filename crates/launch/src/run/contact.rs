@@ -5,8 +5,8 @@
 //! ferry-auth by KEY, then encrypted records. Who has no key gets no answer, not one byte. Only
 //! roots of groups that meet, and launchers, learn a contact.
 //!
-//! What goes through the network does so by threads, which pass it on to a socket pair: the launcher
-//! waits for nobody.
+//! What goes through the network does so by threads, which pass it on to a socket pair: the
+//! launcher waits for nobody.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

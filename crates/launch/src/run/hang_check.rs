@@ -166,9 +166,9 @@ impl Job<'_> {
         }
     }
 
-    /// What to say when the job ends, if a launcher has found that it hangs, with others: their ranks
-    /// have ended, and what those of this job say of that is not the cause. Empty: another launcher
-    /// says it.
+    /// What to say when the job ends, if a launcher has found that it hangs, with others: their
+    /// ranks have ended, and what those of this job say of that is not the cause. Empty: another
+    /// launcher says it.
     pub(super) fn found_end(&mut self) -> Option<String> {
         if self.options.on_hang != OnHang::End {
             return None;

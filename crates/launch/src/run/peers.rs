@@ -231,8 +231,8 @@ impl Peers {
         Ok(far)
     }
 
-    /// Where others can find this launcher: see [`super::contact`]. It listens from now on. `name`: that of
-    /// its listener on this host.
+    /// Where others can find this launcher: see [`super::contact`]. It listens from now on.
+    /// `name`: that of its listener on this host.
     pub fn contact(&mut self, name: &str) -> String {
         let contact = self.network.contact(self.own, name);
         if self.own().contact != contact {

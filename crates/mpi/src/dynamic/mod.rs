@@ -205,7 +205,8 @@ fn meet(
     })
 }
 
-/// What the roots say first: this one's for the other one's. Their launchers get to know each other.
+/// What the roots say first: this one's for the other one's. Their launchers get to know each
+/// other.
 fn exchange(mine: Vec<u8>, talk: &Talk<'_>, with: With) -> Result<[Vec<u8>; 2]> {
     let contact = contact(with);
     // Who comes to a port, or who is started, is not known yet: it may be anyone.
@@ -220,7 +221,8 @@ fn exchange(mine: Vec<u8>, talk: &Talk<'_>, with: With) -> Result<[Vec<u8>; 2]> 
 }
 
 /// What a root says of its group, with the contact of its launcher
-/// ([`ferry_job::NameRequest::Contact`]), which only roots and launchers know. Empty: there is none.
+/// ([`ferry_job::NameRequest::Contact`]), which only roots and launchers know. Empty: there is
+/// none.
 fn with_contact(contact: &str, mut side: Vec<u8>) -> Vec<u8> {
     let rest = side.split_off(size_of::<u64>());
     put_framed(&mut side, contact.as_bytes());
