@@ -18,9 +18,12 @@
 //! When two jobs meet at a port, their ranks pass on where their launchers listen. Where two know
 //! each other by a third, the statements say it.
 
+mod link;
+
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+
+use link::Link;
 
 use super::contact::{Network, job_of};
 use super::statement::{Input, Sleeping, Statement};
@@ -28,25 +31,9 @@ use crate::hang::Traffic;
 
 /// What a launcher says first.
 pub(super) const HELLO: &[u8] = b"ferry-peer ";
-/// Longest message, bytes.
-const MESSAGE_MAX_BYTES: usize = 1 << 20;
-/// Most bytes that wait for a launcher which does not read. It is then not spoken to any more.
-const UNSENT_MAX_BYTES: usize = 4 << 20;
 
 /// Most jobs of which is remembered that they are over, although nobody knows them. A choice.
 const OVER_MAX: usize = 10_000;
-
-/// A connection to another launcher.
-struct Link {
-    /// Its job, once it has said it.
-    job: Option<u64>,
-    /// `None`: it has ended.
-    stream: Option<UnixStream>,
-    received: Vec<u8>,
-    unsent: Vec<u8>,
-    /// On this host: if it breaks, the other launcher has ended.
-    is_local: bool,
-}
 
 /// The launchers that this one knows, and what they have said.
 pub(super) struct Peers {
@@ -74,76 +61,6 @@ pub(super) struct Hang {
     /// Those whose launchers print the report: one of each family.
     pub printers: BTreeSet<u64>,
     pub report: String,
-}
-
-impl Link {
-    fn new(stream: UnixStream, is_local: bool, own: u64) -> Link {
-        let _ = stream.set_nonblocking(true);
-        let mut link = Link {
-            job: None,
-            stream: Some(stream),
-            received: Vec::new(),
-            unsent: Vec::new(),
-            is_local,
-        };
-        link.send(&[HELLO, format!("{own:x}").as_bytes()].concat());
-        link
-    }
-
-    /// Sends a message, now or when the other side takes it.
-    fn send(&mut self, message: &[u8]) {
-        self.unsent.extend((message.len() as u32).to_le_bytes());
-        self.unsent.extend(message);
-        self.flush();
-    }
-
-    fn flush(&mut self) {
-        while let Some(stream) = &mut self.stream
-            && !self.unsent.is_empty()
-        {
-            match stream.write(&self.unsent) {
-                Ok(n) => drop(self.unsent.drain(..n)),
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                // What the other side has said before it ended is still to be read.
-                Err(_) => self.unsent.clear(),
-            }
-        }
-        if self.unsent.len() > UNSENT_MAX_BYTES {
-            self.is_local = false;
-            self.stream = None;
-        }
-    }
-
-    /// The messages that have come.
-    fn messages(&mut self) -> Vec<Vec<u8>> {
-        self.flush();
-        let mut buffer = [0; 16 << 10];
-        while let Some(stream) = &mut self.stream {
-            match stream.read(&mut buffer) {
-                Ok(n) if n > 0 => self.received.extend(&buffer[..n]),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                _ => self.stream = None,
-            }
-        }
-        let mut found = Vec::new();
-        while let Some((len, rest)) = self.received.split_first_chunk() {
-            let len = u32::from_le_bytes(*len) as usize;
-            if len > MESSAGE_MAX_BYTES {
-                self.is_local = false;
-                self.stream = None;
-                self.received.clear();
-                break;
-            }
-            if rest.len() < len {
-                break;
-            }
-            found.push(rest[..len].to_vec());
-            self.received.drain(..4 + len);
-        }
-        found
-    }
 }
 
 fn statement_message(job: u64, statement: &Statement) -> Vec<u8> {
@@ -518,120 +435,4 @@ fn job_of_hello(hello: &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sleeping(sent: u64, received: u64) -> Sleeping {
-        Sleeping {
-            traffic: Traffic {
-                sent,
-                received,
-                has_finished: false,
-            },
-            report: format!("job with {sent} messages\n"),
-        }
-    }
-
-    /// The launchers of three jobs: 1 has started 2, and 2 has met 3.
-    fn three() -> [Peers; 3] {
-        let mut one = Peers::new(1, None);
-        let mut two = Peers::new(2, Some((one.downstream().unwrap(), 1)));
-        let mut three = Peers::new(3, None);
-        let (near, far) = UnixStream::pair().unwrap();
-        two.connected(near, true);
-        three.connected(far, true);
-        [one, two, three]
-    }
-
-    /// All say what they know, and read what the others say.
-    fn tell(all: &mut [&mut Peers], said: &[(&[u64], Option<Sleeping>)]) {
-        for _ in 0..3 {
-            for (peers, (known, sleeping)) in all.iter_mut().zip(said) {
-                peers.tell(&known.iter().copied().collect(), sleeping.clone());
-            }
-        }
-    }
-
-    #[test]
-    fn jobs_hang_when_all_do_that_they_know() {
-        let [mut a, mut b, mut c] = three();
-        assert!(b.is_below() && b.family() == 1 && !c.is_below());
-        let chain = |b| {
-            let [one, three] = [Some(sleeping(3, 1)), Some(sleeping(1, 2))];
-            [(&[2u64][..], one), (&[1, 3][..], b), (&[2][..], three)]
-        };
-        tell(&mut [&mut a, &mut b, &mut c], &chain(None));
-        assert!(a.hanging().is_none() && c.hanging().is_none());
-        tell(&mut [&mut a, &mut b, &mut c], &chain(Some(sleeping(1, 1))));
-        // A message is under way.
-        assert_eq!(a.hanging(), None);
-        tell(&mut [&mut a, &mut b, &mut c], &chain(Some(sleeping(1, 2))));
-        let hang = c.hanging().unwrap();
-        assert_eq!(hang.jobs, BTreeSet::from([1, 2, 3]));
-        // One of each family prints.
-        assert_eq!(hang.printers, BTreeSet::from([1, 3]));
-        assert_eq!(hang.report.lines().count(), 3);
-        assert_eq!(c.relatives(&hang), (false, true));
-        assert_eq!(b.relatives(&hang), (true, true));
-        c.announce(&hang);
-        assert_eq!(b.found(), Some(&hang));
-        assert_eq!(a.found(), Some(&hang));
-    }
-
-    #[test]
-    fn jobs_that_have_parted_do_not_matter_to_each_other() {
-        let [mut a, mut b, mut c] = three();
-        let (one, other) = (sleeping(3, 1), sleeping(1, 3));
-        let said = [
-            (&[][..], None),
-            (&[3][..], Some(one)),
-            (&[2][..], Some(other)),
-        ];
-        tell(&mut [&mut a, &mut b, &mut c], &said);
-        let hang = b.hanging().unwrap();
-        assert_eq!(hang.jobs, BTreeSet::from([2, 3]));
-        assert_eq!(hang.printers, hang.jobs);
-        b.announce(&hang);
-        assert_eq!(c.found(), Some(&hang));
-        assert_eq!(a.found(), None);
-    }
-
-    #[test]
-    fn a_job_that_is_over_takes_no_messages() {
-        let [mut a, mut b, mut c] = three();
-        let said = [
-            (&[2][..], Some(sleeping(3, 1))),
-            (&[1, 3][..], Some(sleeping(1, 2))),
-            (&[2][..], None),
-        ];
-        tell(&mut [&mut a, &mut b, &mut c], &said);
-        assert_eq!(b.hanging(), None);
-        c.leave();
-        tell(&mut [&mut a, &mut b], &said[..2]);
-        let hang = a.hanging().unwrap();
-        assert_eq!(hang.jobs, BTreeSet::from([1, 2]));
-        // As does one whose launcher was killed.
-        drop(b);
-        let alone = [(&[2][..], Some(sleeping(4, 1)))];
-        tell(&mut [&mut a], &alone);
-        assert_eq!(a.hanging().unwrap().jobs, BTreeSet::from([1]));
-    }
-
-    #[test]
-    fn fuzz_messages_of_launchers() {
-        let hang = Hang {
-            jobs: BTreeSet::from([1, 2]),
-            printers: BTreeSet::from([1]),
-            report: "all hang".into(),
-        };
-        let statement = statement_message(7, &Statement::default());
-        let seeds = [hang_message(&hang), over_message(3), statement];
-        ferry_fuzz::fuzz("messages of launchers", &seeds, |bytes| {
-            let mut peers = Peers::new(1, None);
-            let (near, _far) = UnixStream::pair().unwrap();
-            peers.connected(near, true);
-            peers.take(0, bytes);
-            peers.found.is_some() || !peers.over.is_empty()
-        });
-    }
-}
+mod tests;

@@ -1,0 +1,117 @@
+//! What launchers of several jobs find together.
+
+use super::*;
+
+fn sleeping(sent: u64, received: u64) -> Sleeping {
+    Sleeping {
+        traffic: Traffic {
+            sent,
+            received,
+            has_finished: false,
+        },
+        report: format!("job with {sent} messages\n"),
+    }
+}
+
+/// The launchers of three jobs: 1 has started 2, and 2 has met 3.
+fn three() -> [Peers; 3] {
+    let mut one = Peers::new(1, None);
+    let mut two = Peers::new(2, Some((one.downstream().unwrap(), 1)));
+    let mut three = Peers::new(3, None);
+    let (near, far) = UnixStream::pair().unwrap();
+    two.connected(near, true);
+    three.connected(far, true);
+    [one, two, three]
+}
+
+/// All say what they know, and read what the others say.
+fn tell(all: &mut [&mut Peers], said: &[(&[u64], Option<Sleeping>)]) {
+    for _ in 0..3 {
+        for (peers, (known, sleeping)) in all.iter_mut().zip(said) {
+            peers.tell(&known.iter().copied().collect(), sleeping.clone());
+        }
+    }
+}
+
+#[test]
+fn jobs_hang_when_all_do_that_they_know() {
+    let [mut a, mut b, mut c] = three();
+    assert!(b.is_below() && b.family() == 1 && !c.is_below());
+    let chain = |b| {
+        let [one, three] = [Some(sleeping(3, 1)), Some(sleeping(1, 2))];
+        [(&[2u64][..], one), (&[1, 3][..], b), (&[2][..], three)]
+    };
+    tell(&mut [&mut a, &mut b, &mut c], &chain(None));
+    assert!(a.hanging().is_none() && c.hanging().is_none());
+    tell(&mut [&mut a, &mut b, &mut c], &chain(Some(sleeping(1, 1))));
+    // A message is under way.
+    assert_eq!(a.hanging(), None);
+    tell(&mut [&mut a, &mut b, &mut c], &chain(Some(sleeping(1, 2))));
+    let hang = c.hanging().unwrap();
+    assert_eq!(hang.jobs, BTreeSet::from([1, 2, 3]));
+    // One of each family prints.
+    assert_eq!(hang.printers, BTreeSet::from([1, 3]));
+    assert_eq!(hang.report.lines().count(), 3);
+    assert_eq!(c.relatives(&hang), (false, true));
+    assert_eq!(b.relatives(&hang), (true, true));
+    c.announce(&hang);
+    assert_eq!(b.found(), Some(&hang));
+    assert_eq!(a.found(), Some(&hang));
+}
+
+#[test]
+fn jobs_that_have_parted_do_not_matter_to_each_other() {
+    let [mut a, mut b, mut c] = three();
+    let (one, other) = (sleeping(3, 1), sleeping(1, 3));
+    let said = [
+        (&[][..], None),
+        (&[3][..], Some(one)),
+        (&[2][..], Some(other)),
+    ];
+    tell(&mut [&mut a, &mut b, &mut c], &said);
+    let hang = b.hanging().unwrap();
+    assert_eq!(hang.jobs, BTreeSet::from([2, 3]));
+    assert_eq!(hang.printers, hang.jobs);
+    b.announce(&hang);
+    assert_eq!(c.found(), Some(&hang));
+    assert_eq!(a.found(), None);
+}
+
+#[test]
+fn a_job_that_is_over_takes_no_messages() {
+    let [mut a, mut b, mut c] = three();
+    let said = [
+        (&[2][..], Some(sleeping(3, 1))),
+        (&[1, 3][..], Some(sleeping(1, 2))),
+        (&[2][..], None),
+    ];
+    tell(&mut [&mut a, &mut b, &mut c], &said);
+    assert_eq!(b.hanging(), None);
+    c.leave();
+    tell(&mut [&mut a, &mut b], &said[..2]);
+    let hang = a.hanging().unwrap();
+    assert_eq!(hang.jobs, BTreeSet::from([1, 2]));
+    // As does one whose launcher was killed.
+    drop(b);
+    let alone = [(&[2][..], Some(sleeping(4, 1)))];
+    tell(&mut [&mut a], &alone);
+    assert_eq!(a.hanging().unwrap().jobs, BTreeSet::from([1]));
+}
+
+#[test]
+fn fuzz_messages_of_launchers() {
+    let hang = Hang {
+        jobs: BTreeSet::from([1, 2]),
+        printers: BTreeSet::from([1]),
+        report: "all hang".into(),
+    };
+    let statement = statement_message(7, &Statement::default());
+    let seeds = [hang_message(&hang), over_message(3), statement];
+    ferry_fuzz::fuzz("messages of launchers", &seeds, |bytes| {
+        let mut peers = Peers::new(1, None);
+        let (near, _far) = UnixStream::pair().unwrap();
+        peers.connected(near, true);
+        peers.take(0, bytes);
+        peers.found.is_some() || !peers.over.is_empty()
+    });
+}
