@@ -38,7 +38,7 @@ pub use split::SplitCollective;
 pub use view::{ViewArguments, ViewDescription};
 
 use crate::device::WaitingFor;
-use crate::{Comm, ErrhandlerSlot, Group, Identity, Result, err};
+use crate::{Comm, ErrhandlerSlot, Group, Identity, Result};
 use collective::RankViews;
 use ferry_io::store::StoredFile;
 use shared::SharedPointer;
@@ -104,13 +104,10 @@ impl File {
     ///
     /// Errors: NotSame if the ranks pass different values.
     pub fn set_atomic(&self, atomic: bool) -> Result<()> {
-        let same = agree::same(&self.comm, u64::from(atomic))?;
-        if !same {
-            return Err(err!(
-                NotSame,
-                "flag is {atomic}, but not on all ranks: atomicity is the same for all"
-            ));
-        }
+        let passed =
+            || format!("flag is {atomic}, but not on all ranks: atomicity is the same for all");
+        let values = [u64::from(atomic)];
+        agree::same_then(&self.comm, Ok(()), values, passed, || Ok(()))?;
         self.atomic.store(atomic, Ordering::Relaxed);
         Ok(())
     }

@@ -294,7 +294,7 @@ impl File {
         } else {
             Ok(())
         };
-        let closed = agree::then(&self.comm, flushed, |_| {
+        let closed = agree::then(&self.comm, flushed, || {
             if self.mode.delete_on_close {
                 PosixStore.delete(&self.path)?;
             }

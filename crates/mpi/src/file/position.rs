@@ -95,22 +95,24 @@ impl File {
     ///
     /// Errors: that of `whence`; Arg; NotSame if the ranks pass different arguments. On all ranks.
     pub fn seek_shared(&self, offset: i64, whence: Result<Whence>) -> Result<()> {
-        let whence = agree::on_success(&self.comm, whence)?;
-        let same = agree::same(&self.comm, offset as u64)?;
-        let same = agree::same(&self.comm, whence as u64)? && same;
-        let mine = if same {
-            Ok(())
-        } else {
-            Err(err!(
-                NotSame,
+        let mine = whence.as_ref().copied().unwrap_or(Whence::Beginning);
+        let passed = || {
+            format!(
                 "offset is {offset}, but not on all ranks, or whence differs: a seek of the shared \
                  file pointer is the same for all"
-            ))
+            )
         };
-        agree::then(&self.comm, mine, |_| {
-            let moved = self.moved(offset, whence, self.shared.load()?)?;
-            self.shared.store(moved)
-        })
+        agree::same_then(
+            &self.comm,
+            whence,
+            [offset as u64, mine as u64],
+            passed,
+            || {
+                let moved = self.moved(offset, mine, self.shared.load()?)?;
+                self.shared.store(moved)
+            },
+        )?;
+        Ok(())
     }
 
     fn moved(&self, offset: i64, whence: Whence, current: u64) -> Result<u64> {

@@ -34,7 +34,6 @@ impl File {
     }
 
     fn resize(&self, call: &str, size: i64, set: impl FnOnce(u64) -> Result<()>) -> Result<()> {
-        let same = agree::same(&self.comm, size as u64)?;
         let mine = self.check_writable().and_then(|()| {
             if self.mode.sequential {
                 return Err(err!(
@@ -45,15 +44,11 @@ impl File {
             if size < 0 {
                 return Err(err!(Arg, "size is {size}, which is negative"));
             }
-            if !same {
-                return Err(err!(
-                    NotSame,
-                    "size is {size}, but not on all ranks: it has to be the same"
-                ));
-            }
             Ok(())
         });
-        agree::then(&self.comm, mine, |_| set(size as u64))
+        let passed = || format!("size is {size}, but not on all ranks: it has to be the same");
+        let values = [size as u64];
+        agree::same_then(&self.comm, mine, values, passed, || set(size as u64))
     }
 
     /// Transfers all that was written to the storage device (MPI_File_sync). Collective; blocks
@@ -69,7 +64,7 @@ impl File {
         };
         if self.shared.is_on_node() {
             // One system has all that was written.
-            return agree::then(&self.comm, mine, |_| flush());
+            return agree::then(&self.comm, mine, flush);
         }
         agree::on_success(&self.comm, mine.and_then(|()| flush()))
     }

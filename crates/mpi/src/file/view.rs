@@ -191,17 +191,9 @@ impl File {
             Ok(view)
         });
         let bytes = mine.as_ref().map_or(0, |view| view.etype_bytes);
-        let mine = agree::on_success(&self.comm, mine)?;
-        let same = agree::same(&self.comm, bytes)?;
-        let mine = if same {
-            Ok(mine)
-        } else {
-            Err(err!(
-                NotSame,
-                "etype has {bytes} bytes in the file, but not on all ranks"
-            ))
-        };
-        let view = agree::then(&self.comm, mine, |_| self.shared.store(0))?;
+        let passed = || format!("etype has {bytes} bytes in the file, but not on all ranks");
+        let reset = || self.shared.store(0);
+        let view = agree::same_then(&self.comm, mine, [bytes], passed, reset)?;
         self.plain_view.store(view.plain(), Ordering::Relaxed);
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
         *self.position.lock().unwrap_or_else(PoisonError::into_inner) = 0;
