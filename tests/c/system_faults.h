@@ -77,6 +77,8 @@ static enum fault_call fault_call_of(const struct seccomp_data *data)
         return NO_CALL;
     switch (data->nr) {
     case SYS_fstat: return FSTAT;
+    /* glibc's fstat: with an empty path. */
+    case SYS_newfstatat: return *(const char *)data->args[1] ? NO_CALL : FSTAT;
     case SYS_pread64:
     case SYS_preadv: return READ;
     case SYS_preadv2: return CACHED_READ;
@@ -151,8 +153,8 @@ static void *fault_thread(void *pipe_end)
 UNUSED static void faults_begin(void)
 {
     static const int calls[] = {
-        SYS_open, SYS_openat, SYS_unlink, SYS_unlinkat, SYS_fstat, SYS_pread64, SYS_preadv,
-        SYS_preadv2, SYS_pwrite64, SYS_pwritev, SYS_pwritev2, SYS_fsync, SYS_ftruncate,
+        SYS_open, SYS_openat, SYS_unlink, SYS_unlinkat, SYS_fstat, SYS_newfstatat, SYS_pread64,
+        SYS_preadv, SYS_preadv2, SYS_pwrite64, SYS_pwritev, SYS_pwritev2, SYS_fsync, SYS_ftruncate,
         SYS_fallocate, SYS_fcntl, SYS_io_uring_setup, SYS_io_uring_enter,
     };
     enum { CALLS = sizeof calls / sizeof calls[0] };
