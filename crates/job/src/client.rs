@@ -137,13 +137,20 @@ impl Client {
     /// # Errors
     /// The launcher has gone; or it is another launcher, which has no names.
     pub fn ask_name(&self, request: &NameRequest) -> std::io::Result<NameAnswer> {
+        self.begin_to_ask(request)?.answer()
+    }
+
+    /// As [`Client::ask_name`], which does not wait for the answer.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_to_ask(&self, request: &NameRequest) -> std::io::Result<NameSocket> {
         let Connection::Mpiexec(socket) = &self.connection else {
             return Err(std::io::ErrorKind::Unsupported.into());
         };
         let (question, end) = NameSocket::ask(request)?;
         pass(socket, &ToLauncher::Name, &end)?;
-        drop(end);
-        question.answer()
+        Ok(question)
     }
 
     /// Lets the launcher's descendants, the job's other ranks, read this process's memory. Needed

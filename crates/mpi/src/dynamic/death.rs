@@ -89,13 +89,16 @@ impl Partners {
         partners
     }
 
-    /// Connects to those that this process is to connect to. Blocks until it has.
-    pub fn connect(&self) {
+    /// Begins to connect to those that this process is to connect to.
+    pub fn begin_to_connect(&self) {
         let mut d = device::device();
         for &process in &self.calls {
             d.connect_to(process);
         }
-        drop(d);
+    }
+
+    /// Blocks until this process has connected to them.
+    pub fn await_connections(&self) {
         let is_open = |d: &mut Device, process| d.is_connected(process) || d.is_lost(process);
         device::wait_until(&WaitingFor::SEVERAL, |d| {
             self.calls.iter().all(|&process| is_open(d, process)) || device::failed_wholly()

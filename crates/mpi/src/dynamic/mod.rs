@@ -30,7 +30,7 @@ use crate::device::{self, ContextId, ForeignProcess, Link};
 use crate::process::process;
 use crate::{Group, Kind, Result, err};
 use death::Partners;
-use ferry_job::NameRequest;
+use ferry_job::{NameRequest, NameSocket};
 use shared::Sharing;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -146,6 +146,9 @@ fn meet(
     outside: bool,
     with: With,
 ) -> Result<Meeting> {
+    // The answer comes while the group gathers.
+    let is_root = agreement.rank() == root;
+    let asked = is_root.then(|| ask_contact(with)).flatten();
     let mut own = Vec::new();
     put_framed(&mut own, &member_bytes(agreement.rank(), outside));
     let gathered = agreement.gather(root, own)?;
@@ -159,7 +162,7 @@ fn meet(
                 [&VERSION.to_le_bytes()[..], &refusal(e)].concat(),
             ));
         }
-        message = match mine.and_then(|mine| exchange(mine, talk, with)) {
+        message = match mine.and_then(|mine| exchange(mine, talk, with, asked)) {
             Ok([mine, theirs]) => {
                 let mut both = vec![0];
                 for side in [mine, theirs] {
@@ -189,8 +192,9 @@ fn meet(
     // open the memory that they share.
     let ready = tell_all(agreement, root, talk, &sharing.offer())?;
     if sharing.is_possible || partners.any {
+        partners.begin_to_connect();
         sharing.open(&ready);
-        partners.connect();
+        partners.await_connections();
         // Only those that all have opened the memory are reached by it, and all are connected.
         let opened = tell_all(agreement, root, talk, &sharing.result())?;
         sharing.finish(&opened);
@@ -207,8 +211,13 @@ fn meet(
 
 /// What the roots say first: this one's for the other one's. Their launchers get to know each
 /// other.
-fn exchange(mine: Vec<u8>, talk: &Talk<'_>, with: With) -> Result<[Vec<u8>; 2]> {
-    let contact = contact(with);
+fn exchange(
+    mine: Vec<u8>,
+    talk: &Talk<'_>,
+    with: With,
+    asked: Option<NameSocket>,
+) -> Result<[Vec<u8>; 2]> {
+    let contact = contact(with, asked);
     // Who comes to a port, or who is started, is not known yet: it may be anyone.
     universe::show_known_jobs(!matches!(with, With::Introduced | With::Known));
     let said = talk(with_contact(&contact, mine.clone()));
@@ -245,18 +254,31 @@ fn without_contact(said: Vec<u8>) -> Result<(Vec<u8>, String)> {
     Ok((side, contact))
 }
 
-/// Where this process's launcher listens for those of jobs that were started apart. Empty: nowhere,
-/// or the jobs are not.
-fn contact(with: With) -> String {
-    static CONTACT: OnceLock<String> = OnceLock::new();
-    let Some(client) = process()
-        .client()
-        .filter(|_| matches!(with, With::Anyone | With::Known))
-    else {
-        return String::new();
-    };
-    let ask = || client.ask_name(&NameRequest::Contact).ok().flatten();
-    CONTACT.get_or_init(|| ask().unwrap_or_default()).clone()
+/// Where this process's launcher listens, once it has said so. Empty: nowhere.
+static CONTACT: OnceLock<String> = OnceLock::new();
+
+/// Does the job at the other side of such a meeting have a launcher that this one's does not know?
+fn is_apart(with: With) -> bool {
+    matches!(with, With::Anyone | With::Known)
+}
+
+/// Asks this process's launcher where it listens for those of jobs that were started apart. `None`:
+/// it is known, or need not be.
+fn ask_contact(with: With) -> Option<NameSocket> {
+    let client = process().client().filter(|_| is_apart(with))?;
+    match CONTACT.get() {
+        Some(_) => None,
+        None => client.begin_to_ask(&NameRequest::Contact).ok(),
+    }
+}
+
+/// Where it listens. Empty: nowhere, or the jobs were not started apart. `asked`: the question.
+fn contact(with: With, asked: Option<NameSocket>) -> String {
+    if let Some(Ok(Some(contact))) = asked.map(NameSocket::answer) {
+        let _ = CONTACT.set(contact);
+    }
+    let contact = CONTACT.get().filter(|_| is_apart(with));
+    contact.cloned().unwrap_or_default()
 }
 
 /// Tells this process's launcher of the other job's, so that both can find that the jobs hang.
@@ -265,8 +287,8 @@ fn tell_launcher(contact: String) {
     if let Some(client) = process().client() {
         let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert(contact.clone()) {
-            // If it gets lost, the launchers do not look for hangs.
-            let _ = client.ask_name(&NameRequest::Met { contact });
+            // Nobody waits for the answer. If it gets lost, the launchers do not look for hangs.
+            drop(client.begin_to_ask(&NameRequest::Met { contact }));
         }
     }
 }
