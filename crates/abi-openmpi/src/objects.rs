@@ -4,12 +4,13 @@
 #![allow(non_snake_case, non_upper_case_globals)]
 
 use crate::table::{self, OBJECTS};
-use crate::{OpenMpi as A, Status, is_object};
+use crate::{OpenMpi as A, Status, entries, is_object};
 use ferry_translate::abi::kind::Kind;
 use ferry_translate::abi::{Abi, INVALID, kind};
 use ferry_translate::compound;
 use ferry_translate::extras::Bound;
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
+use std::ptr::null_mut;
 
 type H = <A as Abi>::Handle;
 type F = <A as Abi>::File;
@@ -186,6 +187,29 @@ pub static ompi_errcodes_intern: Inside = Inside([0; 32]);
 /// Data representations that the bindings have registered.
 #[unsafe(no_mangle)]
 pub static ompi_registered_datareps: Inside = Inside([0; 32]);
+
+/// Open MPI's own function behind MPI_Init_thread. Programs that load an MPI by its name look for it
+/// to tell Open MPI's ABI from MPICH's. `reinit_ok`: it is no error if MPI is initialised already.
+///
+/// # Safety
+/// As MPI_Init_thread: `provided` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ompi_mpi_init(
+    _argc: i32,
+    _argv: *mut *mut c_char,
+    required: i32,
+    provided: *mut i32,
+    reinit_ok: bool,
+) -> i32 {
+    let mut is_initialized = 0;
+    // SAFETY: `is_initialized` is writable; for `provided` the caller's promise.
+    unsafe {
+        if reinit_ok && entries::MPI_Initialized(&mut is_initialized) == 0 && is_initialized != 0 {
+            return entries::MPI_Query_thread(provided);
+        }
+        entries::MPI_Init_thread(null_mut(), null_mut(), required, provided)
+    }
+}
 
 /// Called by MPI::Op::Init of the C++ bindings, for reductions of C++, which Ferry cannot call.
 /// Ends the process with a message: a reduction without its function would give wrong numbers.

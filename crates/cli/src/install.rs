@@ -105,8 +105,11 @@ pub fn install(
         let file = Content::Copy(&product, 0o755);
         put(&format!("lib/ferry/{}", abi.soname()), file)?;
         if abi == Abi::Mpich {
-            // Debian's MPICH has this name.
-            put("lib/ferry/libmpich.so.12", Content::Link(abi.soname()))?;
+            // Debian's MPICH has the first name. Programs that load an MPI while they run ask for
+            // the others.
+            for link in ["libmpich.so.12", "libmpi.so", "libmpich.so"] {
+                put(&format!("lib/ferry/{link}"), Content::Link(abi.soname()))?;
+            }
         }
     }
     put("include/mpi.h", Content::Text(&ferry_api::header::mpi_h()))?;
