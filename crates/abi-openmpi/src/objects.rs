@@ -188,8 +188,8 @@ pub static ompi_errcodes_intern: Inside = Inside([0; 32]);
 #[unsafe(no_mangle)]
 pub static ompi_registered_datareps: Inside = Inside([0; 32]);
 
-/// Open MPI's own function behind MPI_Init_thread. Programs that load an MPI by its name look for it
-/// to tell Open MPI's ABI from MPICH's. `reinit_ok`: it is no error if MPI is initialised already.
+/// Open MPI's own function behind MPI_Init_thread. Programs that load an MPI by its name look for
+/// it to tell Open MPI's ABI from MPICH's. `reinit_ok`: it is no error if MPI is initialised.
 ///
 /// # Safety
 /// As MPI_Init_thread: `provided` is null or writable.
