@@ -15,7 +15,7 @@ pub type Taken = (Option<Arc<Message>>, Outcome);
 
 /// The envelope that a probe found.
 ///
-/// Errors: as for [`probe`].
+/// Errors: as for [`probe()`].
 pub fn iprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Result<Option<Outcome>> {
     let Some(pattern) = pattern(comm, from, tag) else {
         return Ok(Some(Outcome::FROM_PROC_NULL));
@@ -70,7 +70,7 @@ pub fn probe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Result<Outcome> 
 /// Takes a matching message from the queue, if there is one (MPI_Improbe). The message in the pair
 /// is `None` for MPI_PROC_NULL (MPI_MESSAGE_NO_PROC).
 ///
-/// Errors: as for [`probe`].
+/// Errors: as for [`probe()`].
 pub fn improbe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Result<Option<Taken>> {
     let Some(pattern) = pattern(comm, from, tag) else {
         return Ok(Some((None, Outcome::FROM_PROC_NULL)));
@@ -81,7 +81,7 @@ pub fn improbe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Result<Option<
 
 /// Blocks until a matching message can be taken from the queue (MPI_Mprobe).
 ///
-/// Errors: as for [`probe`].
+/// Errors: as for [`probe()`].
 pub fn mprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Result<Taken> {
     let Some(pattern) = pattern(comm, from, tag) else {
         return Ok((None, Outcome::FROM_PROC_NULL));
