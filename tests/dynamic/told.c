@@ -53,13 +53,15 @@ static void is_told(MPI_Comm inter, const char *fifo)
     OK(MPI_Comm_free(&inter));
 }
 
-/* Dies when all of the other group wait. */
-static void die(MPI_Comm inter)
+/* Dies when all of the other group wait; those of all ranks, if each has another group (`each`). */
+static void die(MPI_Comm inter, int each)
 {
     int others, word;
     OK(MPI_Comm_remote_size(inter, &others));
     for (int i = 0; i < others; i++)
         OK(MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 1, inter, MPI_STATUS_IGNORE));
+    if (each)
+        OK(MPI_Barrier(MPI_COMM_WORLD));
     if (world_rank == 0)
         raise(SIGKILL);
     OK(MPI_Recv(&word, 1, MPI_INT, 0, 2, inter, MPI_STATUS_IGNORE));
@@ -94,7 +96,7 @@ int main(int argc, char **argv)
     MPI_Comm inter;
     OK(MPI_Comm_get_parent(&inter));
     if (inter != MPI_COMM_NULL) {
-        die(inter);
+        die(inter, 0);
     } else if (!strcmp(argv[1], "spawn")) {
         OK(MPI_Comm_spawn(argv[0], arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
                           MPI_ERRCODES_IGNORE));
@@ -102,11 +104,11 @@ int main(int argc, char **argv)
     } else if (!strcmp(argv[1], "joined")) {
         is_told(joined(!strcmp(argv[3], "listen"), argv[4]), argv[2]);
     } else if (!strcmp(argv[1], "dies")) {
-        die(joined(!strcmp(argv[3], "listen"), argv[4]));
+        die(joined(!strcmp(argv[3], "listen"), argv[4]), 1);
     } else if (!strcmp(argv[1], "accept")) {
         is_told(meet_by(argv[3], 1), argv[2]);
     } else {
-        die(meet_by(argv[3], 0));
+        die(meet_by(argv[3], 0), 0);
     }
     return check_end();
 }

@@ -22,6 +22,7 @@
 
 mod business_cards;
 mod client;
+pub mod clock;
 mod cores;
 mod error;
 pub mod interfaces;

@@ -188,8 +188,7 @@ impl RankStatus {
 
     /// The time by the clock of [`RankStatus::since`].
     pub fn now() -> u64 {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+        crate::clock::monotonic()
     }
 
     /// The communicator's name as text; cut at the first zero byte.

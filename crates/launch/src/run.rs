@@ -19,7 +19,7 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ferry_job::{CardStore, Cores, JobInfo, Nodes};
 use rustix::event::{Timespec, epoll};
@@ -59,9 +59,9 @@ fn run_for(
     upstream: Option<(UnixStream, u64)>,
 ) -> u8 {
     let port = parent.as_ref().map_or("", |p| p.port());
-    let clock = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let clock = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let id = u64::from(std::process::id()) << 32
-        | (clock.tv_nsec as u64 ^ clock.tv_sec as u64) & 0xffff_ffff;
+        | (u64::from(clock.subsec_nanos()) ^ clock.as_secs()) & 0xffff_ffff;
     let ready = Plan::make(options).and_then(|plan| {
         let backend = Backend::prepare(options, &plan, id, port)?;
         Ok((plan, backend))

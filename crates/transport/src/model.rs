@@ -13,6 +13,7 @@ use ferry_fabric::driver::{self, Driver, Upcall};
 use ferry_fabric::machine::Machine;
 use ferry_fabric::platform::Compute;
 use ferry_fabric::{Client, ModelSegment, Time};
+use ferry_job::clock::thread_processor_time;
 use std::cell::Cell;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -79,15 +80,9 @@ fn computed(factor: f64, enters: bool) -> Time {
         LEFT_MPI_AT.get()
     };
     match since {
-        Some(since) => Time::ns(processor_time().saturating_sub(since)).scaled(factor),
+        Some(since) => Time::ns(thread_processor_time().saturating_sub(since)).scaled(factor),
         None => Time::ZERO,
     }
-}
-
-/// This thread's processor time, nanoseconds.
-fn processor_time() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Sleeps until the word's value is no longer `seen`. Both come from [`VirtualTime::idle`].
@@ -411,7 +406,7 @@ impl VirtualTime for Model {
             self.leave_within_call(sleepers);
         }
         if self.factor.is_some() {
-            LEFT_MPI_AT.set(Some(processor_time()));
+            LEFT_MPI_AT.set(Some(thread_processor_time()));
         }
     }
 }

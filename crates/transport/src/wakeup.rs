@@ -7,6 +7,7 @@
 
 use crate::shm::wakeup_word;
 use crate::{Sleeper, TransportError};
+use ferry_job::clock;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recv,
@@ -154,11 +155,10 @@ impl Wakeup {
     /// [`Wakeup::epoch`] was `seen`.
     pub fn wait(&self, who: Sleeper, seen: u32, at_most: Option<Duration>) {
         let deadline = at_most.map(|after| {
-            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-            let nanos = now.tv_nsec + i64::from(after.subsec_nanos());
+            let at = Duration::from_nanos(clock::monotonic()).saturating_add(after);
             futex::Timespec {
-                tv_sec: now.tv_sec + after.as_secs() as i64 + nanos / 1_000_000_000,
-                tv_nsec: nanos % 1_000_000_000,
+                tv_sec: at.as_secs() as i64,
+                tv_nsec: at.subsec_nanos().into(),
             }
         });
         let flags = futex::Flags::empty();

@@ -4,7 +4,7 @@ use crate::progress::device::Device;
 use crate::progress::lock;
 use crate::progress::thread::has_progress_thread;
 use crate::progress::thread_state::message_offers;
-use rustix::thread::sched_getcpu;
+use ferry_job::clock::current_core;
 use std::time::{Duration, Instant};
 
 /// How long the answer whether a core is shared stays valid. A choice.
@@ -26,7 +26,7 @@ impl Device {
     /// Polling would then keep the core from a rank that this one waits for. This happens where a
     /// program or its launcher has bound several ranks to one core.
     pub(crate) fn shares_core(&mut self, now: Instant) -> bool {
-        let core = sched_getcpu() as u32;
+        let core = current_core();
         let sharing = &mut self.core_sharing;
         let known = sharing.core == core
             && sharing

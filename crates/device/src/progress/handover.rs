@@ -76,7 +76,7 @@ impl Device {
             && bytes >= worth
             && thread
                 .core
-                .is_some_and(|c| c != rustix::thread::sched_getcpu() as u32);
+                .is_some_and(|c| c != ferry_job::clock::current_core());
         thread.work_offered |= leaves;
         leaves
     }
@@ -124,7 +124,7 @@ impl Device {
                 .is_none_or(|at| now - at > thread.wake_interval)
             && thread
                 .core
-                .is_some_and(|c| c != rustix::thread::sched_getcpu() as u32);
+                .is_some_and(|c| c != ferry_job::clock::current_core());
         if should_wake {
             let [_, most] = POLL_PAUSE;
             thread.last_woken = Some(now);

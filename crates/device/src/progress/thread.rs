@@ -323,7 +323,7 @@ fn make_progress(polls: bool) -> Option<(DeviceGuard, u32, bool)> {
             return None;
         }
         let watched = std::mem::take(&mut thread_state.watches_sockets);
-        thread_state.core = Some(rustix::thread::sched_getcpu() as u32);
+        thread_state.core = Some(ferry_job::clock::current_core());
         if THREAD_FLAGS.waits() {
             if watched {
                 // A thread of the program reads what has arrived on the sockets.
