@@ -91,9 +91,11 @@ impl Device {
     /// As [`Device::receive`], from any member of a communicator. Fails if one of them is lost and
     /// the communicator has not been told of it; later ones wait for those that live.
     ///
+    /// Not inlined, so that receives from one rank do not pass by its code.
+    ///
     /// # Safety
     /// As for [`Device::receive`].
-    #[inline]
+    #[inline(never)]
     pub unsafe fn receive_from_any(
         &mut self,
         pattern: Pattern,
