@@ -88,30 +88,17 @@ impl Device {
         req
     }
 
-    /// As [`Device::receive`], from any member of a communicator. Fails if one of them is lost and
-    /// the communicator has not been told of it; later ones wait for those that live.
-    ///
-    /// Not inlined, so that receives from one rank do not pass by its code.
-    ///
-    /// # Safety
-    /// As for [`Device::receive`].
-    #[inline(never)]
-    pub unsafe fn receive_from_any(
-        &mut self,
-        pattern: Pattern,
-        sink: Sink,
-        is_member: impl Fn(ProcId) -> bool,
-    ) -> ReqId {
-        // SAFETY: the caller's promise.
-        let req = unsafe { self.receive(pattern, sink) };
-        if !self.worker.engine.lost_peers.is_empty() {
-            self.fail_if_untold(pattern.context, req, is_member);
-        }
-        req
+    /// Has any process been lost? Then [`Device::fail_if_untold`] is to be called after a receive
+    /// from any source.
+    #[inline]
+    pub fn has_losses(&self) -> bool {
+        !self.worker.engine.lost_peers.is_empty()
     }
 
+    /// A receive from any member of a communicator has been started. Fails it if one of them is
+    /// lost and the communicator has not been told of it; later ones wait for those that live.
     #[cold]
-    fn fail_if_untold(
+    pub fn fail_if_untold(
         &mut self,
         context: ContextId,
         req: ReqId,

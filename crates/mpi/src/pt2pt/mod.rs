@@ -345,7 +345,13 @@ unsafe fn post(d: &mut Device, comm: &Comm, from: From, pattern: Pattern, into: 
         // SAFETY: the caller's promise.
         From::Rank(r) => unsafe { d.receive_from(comm.peer(r), pattern, into) },
         // SAFETY: the caller's promise, for any sender.
-        _ => unsafe { d.receive_from_any(pattern, into, |process| comm.has_peer(process)) },
+        _ => unsafe {
+            let req = d.receive(pattern, into);
+            if d.has_losses() {
+                d.fail_if_untold(comm.context, req, |process| comm.has_peer(process));
+            }
+            req
+        },
     }
 }
 
