@@ -1,5 +1,5 @@
-/* Jobs that wait for each other, and what is none of it. `hang KIND HOW …`, where KIND is "all", or
- * "not": the side that would answer computes for longer than a hang takes, and then answers. HOW:
+/* Jobs that wait for each other, and what is none of it. `hang KIND HOW …`, where KIND is "all",
+ * or "not": the side that would answer computes for longer than a hang takes, then answers. HOW:
  *
  * nothing             a job that has started the other one
  * accept|connect FILE  two jobs that were started apart

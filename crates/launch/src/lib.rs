@@ -32,6 +32,7 @@ mod protocol;
 mod relay;
 mod run;
 mod run_alone;
+mod secure_stream;
 mod signals;
 mod start;
 mod watch;

@@ -6,7 +6,7 @@
 //! key lies in a file that only its user can read.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use ferry_auth::{HEADER_BYTES, HandshakeConfig, Identity, JobKey, Session, Step, TAG_BYTES};
+use ferry_auth::{HandshakeConfig, JobKey};
 use ferry_job::{NameRequest, NameStore, encode_answer};
+
+use crate::secure_stream::{config, initiate, read_record, respond, write_record};
 
 /// The environment variable with the server's address.
 pub const NAMES: &str = "FERRY_NAMES";
@@ -65,69 +67,6 @@ fn own_key(file: &Path) -> io::Result<JobKey> {
     }
 }
 
-/// The configuration of the server (process 0) or of one that asks (process 1).
-fn config(key: &JobKey, process: u32) -> HandshakeConfig {
-    let identity = Identity {
-        job: 0,
-        process,
-        purpose: PURPOSE,
-        encrypt: true,
-    };
-    HandshakeConfig::new(key, identity)
-}
-
-/// Reads what the handshake lacks.
-fn read_missing(stream: &mut TcpStream, missing: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; missing];
-    stream.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
-pub(crate) fn handshake(
-    stream: &mut TcpStream,
-    config: &HandshakeConfig,
-    mut handshake: ferry_auth::Handshake,
-) -> io::Result<Session> {
-    loop {
-        let bytes = read_missing(stream, handshake.missing_bytes())?;
-        let step = handshake.feed(config, &mut &bytes[..]);
-        match step.map_err(|e| wrong(format!("the handshake fails: {e}")))? {
-            Step::More => {}
-            Step::Send(message) => stream.write_all(&message)?,
-            Step::Done(session, message) => {
-                stream.write_all(&message)?;
-                return Ok(session);
-            }
-        }
-    }
-}
-
-pub(crate) fn write_record(
-    stream: &mut TcpStream,
-    sealer: &mut ferry_auth::Sealer,
-    bytes: &[u8],
-) -> io::Result<()> {
-    let mut record = vec![0; HEADER_BYTES];
-    record.extend(bytes);
-    record.extend([0; TAG_BYTES]);
-    sealer.seal(&mut record).map_err(|e| wrong(e.to_string()))?;
-    stream.write_all(&record)
-}
-
-pub(crate) fn read_record(
-    stream: &mut TcpStream,
-    opener: &mut ferry_auth::Opener,
-) -> io::Result<Vec<u8>> {
-    let mut header = [0; HEADER_BYTES];
-    stream.read_exact(&mut header)?;
-    let body = ferry_auth::body_bytes(&header).map_err(|e| wrong(e.to_string()))?;
-    let mut record = header.to_vec();
-    record.resize(HEADER_BYTES + body, 0);
-    stream.read_exact(&mut record[HEADER_BYTES..])?;
-    let opened = opener.open(&mut record).map_err(|e| wrong(e.to_string()))?;
-    Ok(opened.to_vec())
-}
-
 fn set_timeouts(stream: &TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
@@ -145,10 +84,7 @@ pub fn ask(address: &str, question: &[u8]) -> io::Result<Vec<u8>> {
         .ok_or_else(|| wrong(format!("{address} is no address")))?;
     let mut stream = TcpStream::connect_timeout(&at, TIMEOUT)?;
     set_timeouts(&stream)?;
-    let config = config(&key, 1);
-    let (begun, hello) = config.initiate(0).map_err(|e| wrong(e.to_string()))?;
-    stream.write_all(&hello)?;
-    let session = handshake(&mut stream, &config, begun)?;
+    let session = initiate(&mut stream, &config(&key, 1, PURPOSE))?;
     let (mut sealer, mut opener) = session.records();
     write_record(&mut stream, &mut sealer, question)?;
     read_record(&mut stream, &mut opener)
@@ -209,7 +145,7 @@ impl Server {
 
     fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
         set_timeouts(&stream)?;
-        let session = handshake(&mut stream, &self.config, self.config.respond())?;
+        let session = respond(&mut stream, &self.config)?;
         let (mut sealer, mut opener) = session.records();
         let question = read_record(&mut stream, &mut opener)?;
         let request = NameRequest::decode(&question).map_err(|e| wrong(e.to_string()))?;
@@ -238,7 +174,7 @@ impl Server {
 pub fn serve(address: &str, file: Option<PathBuf>) -> io::Result<()> {
     let key_file = key_file();
     let server = Server {
-        config: config(&own_key(&key_file)?, 0),
+        config: config(&own_key(&key_file)?, 0, PURPOSE),
         file: file.unwrap_or_else(|| key_file.with_extension("list")),
         names: Mutex::default(),
         connections: AtomicUsize::new(0),
@@ -274,7 +210,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("names");
         let server = Server {
-            config: config(&JobKey::from_bytes(&[1; 32]), 0),
+            config: config(&JobKey::from_bytes(&[1; 32]), 0, PURPOSE),
             file: file.clone(),
             names: Mutex::default(),
             connections: AtomicUsize::new(0),

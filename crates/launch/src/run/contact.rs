@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use ferry_auth::{HandshakeConfig, Identity, JobKey, Session};
+use ferry_auth::{HandshakeConfig, JobKey, Session};
 use ferry_job::interfaces;
 
 use super::names::{address, is_own};
-use crate::names::{handshake, read_record, write_record};
+use crate::secure_stream::{config, initiate, read_record, respond, write_record};
 
 /// What the handshake calls these connections.
 const PURPOSE: u16 = 0x201;
@@ -51,16 +51,6 @@ struct Tunnel {
     sender: JoinHandle<()>,
 }
 
-fn config(key: &JobKey, process: u32) -> HandshakeConfig {
-    let identity = Identity {
-        job: 0,
-        process,
-        purpose: PURPOSE,
-        encrypt: true,
-    };
-    HandshakeConfig::new(key, identity)
-}
-
 /// The job of a contact.
 pub(super) fn job_of(contact: &str) -> Option<u64> {
     u64::from_str_radix(contact.split_once(':')?.0, 16).ok()
@@ -74,7 +64,7 @@ impl Network {
             && let Ok(key) = JobKey::random()
         {
             self.key = key.to_hex().as_str().to_string();
-            self.config = Some(Arc::new(config(&key, 0)));
+            self.config = Some(Arc::new(config(&key, 0, PURPOSE)));
             let setting = std::env::var("FERRY_TCP_IF").ok();
             let all = interfaces::all().unwrap_or_default();
             let chosen = interfaces::choose(&all, setting.as_deref(), false);
@@ -103,7 +93,7 @@ impl Network {
         }
         let tunnel = self.tunnel(move || {
             let mut stream = prepared(stream)?;
-            let session = handshake(&mut stream, &config, config.respond())?;
+            let session = respond(&mut stream, &config)?;
             Ok((stream, session))
         });
         tunnel.ok()
@@ -122,15 +112,15 @@ impl Network {
         let key = JobKey::from_hex(key).ok()?;
         let all: Vec<SocketAddr> = list.split(',').filter_map(|a| a.parse().ok()).collect();
         let tunnel = self.tunnel(move || {
-            let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
-            let tried = all.iter().map(|at| TcpStream::connect_timeout(at, TIMEOUT));
-            let stream = tried.reduce(Result::or).unwrap_or(Err(refused));
-            let mut stream = prepared(stream?)?;
-            let config = config(&key, 1);
-            let begun = config.initiate(0);
-            let (begun, hello) = begun.map_err(|e| io::Error::other(e.to_string()))?;
-            stream.write_all(&hello)?;
-            let session = handshake(&mut stream, &config, begun)?;
+            let mut found = Err(io::Error::from(io::ErrorKind::ConnectionRefused));
+            for at in &all {
+                found = TcpStream::connect_timeout(at, TIMEOUT);
+                if found.is_ok() {
+                    break;
+                }
+            }
+            let mut stream = prepared(found?)?;
+            let session = initiate(&mut stream, &config(&key, 1, PURPOSE))?;
             Ok((stream, session))
         });
         Some((tunnel.ok()?, false))
