@@ -245,6 +245,10 @@ impl Agent {
                 }
                 local.signal_all(signal);
             }
+            ToAgent::ConfirmPages(number) => {
+                local.send_status_pages(&mut self.send_queue);
+                self.send_queue.push(&ToMpiexec::PagesConfirmed(number));
+            }
             ToAgent::Relay { number, bytes } => local.relays.write(number, &bytes),
             ToAgent::NameAnswer { number, bytes } => {
                 if let Some(question) = local.questions.remove(&number)

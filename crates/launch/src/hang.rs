@@ -5,6 +5,7 @@
 //! page      a status page as it is sent      snapshot  what is known of all ranks at one moment
 //! table     who waits for whom               mistakes  what is likely wrong
 //! threads   do a rank's threads sleep, by what the kernel says
+//! stall_timer  how long nothing has moved
 //! ```
 //!
 //! All but `threads` are pure functions of a snapshot, so that every case can be tested without a
@@ -13,6 +14,7 @@
 mod mistakes;
 mod page;
 mod snapshot;
+mod stall_timer;
 mod table;
 mod threads;
 mod windows;
@@ -22,12 +24,17 @@ use std::time::Duration;
 
 pub use page::{page_of, view_of};
 pub use snapshot::{RankPhase, RankView, StalledState, Traffic, stalled_state};
+pub use stall_timer::StallTimer;
 pub use table::ranks_named;
 pub use threads::SleepCheck;
 
 /// A job in which nothing has moved for this long hangs. It is longer than any pause in a running
 /// job in which all ranks sleep: a message that is under way takes milliseconds.
 pub const HANG_DURATION: Duration = Duration::from_secs(1);
+
+/// As [`HANG_DURATION`], where counts do not tell whether a message is under way, because a process
+/// has finished that it may be for. TCP sends what was lost four times in a row within this time.
+pub const HANG_DURATION_UNCOUNTED: Duration = Duration::from_secs(5);
 
 /// The table of who waits for whom, and the likely mistakes, each on lines of their own. `now` in
 /// nanoseconds of the monotonic clock.

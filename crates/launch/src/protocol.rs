@@ -21,7 +21,7 @@ pub use framing::{Opening, SendQueue, decode, greeting, opening};
 pub const AGENT_OPTION: &str = "--ferry-agent";
 
 /// Version of the protocol. Raised with each change of the messages.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 /// Beginning of the agent's greeting.
 pub const GREETING: &[u8] = b"\x02ferry-agent ";
 /// The first bytes from mpiexec. The two last ones are no text, so that nothing typed is taken for
@@ -179,6 +179,9 @@ pub enum ToAgent {
         /// The answer.
         bytes: Vec<u8>,
     },
+    /// All ranks seem to sleep: send the status pages that have changed, and then
+    /// [`ToMpiexec::PagesConfirmed`] with this number.
+    ConfirmPages(u64),
     /// Heartbeat: nothing else was to be sent.
     Heartbeat,
 }
@@ -213,6 +216,8 @@ pub enum ToMpiexec {
     },
     /// Status pages that have changed.
     Pages(Vec<StatusPage>),
+    /// The answer to [`ToAgent::ConfirmPages`]: pages that were not sent have not changed.
+    PagesConfirmed(u64),
     /// A rank has called MPI_Abort or had a fatal error.
     Abort {
         /// The rank.

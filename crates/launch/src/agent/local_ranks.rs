@@ -343,12 +343,18 @@ impl LocalRanks {
         let mut changed = Vec::new();
         for (local, rank) in self.ranks.iter().enumerate().filter(|(_, r)| !r.ended) {
             let status = &self.statuses[local];
-            let mut page = page_of(rank.number, status, true);
-            let since = status.since.load(std::sync::atomic::Ordering::Relaxed);
+            let read = || {
+                let since = status.since.load(std::sync::atomic::Ordering::Relaxed);
+                (page_of(rank.number, status, true), since)
+            };
+            let (mut page, since) = read();
             // Asking the kernel costs system calls, so only ranks that may hang are asked about.
             let for_long = u128::from(now.saturating_sub(since)) * 2 >= HANG_DURATION.as_nanos();
-            page.awake =
-                page.asleep && (!for_long || self.sleep_check.awake(local, rank.pid, status));
+            // It may have woken, and slept again, before the kernel was asked.
+            page.awake = page.asleep
+                && (!for_long
+                    || self.sleep_check.awake(local, rank.pid, status)
+                    || read() != (page.clone(), since));
             let new = Some((page, since));
             if self.reported[local] != new {
                 if let Some((page, _)) = &new {

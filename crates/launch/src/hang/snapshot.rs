@@ -95,6 +95,12 @@ impl Traffic {
     pub fn is_under_way(self) -> bool {
         self.sent != self.received && !self.has_finished
     }
+
+    /// Has every message been taken that was sent? If not, those that are left may be for processes
+    /// that have finished.
+    pub fn all_taken(self) -> bool {
+        self.sent == self.received
+    }
 }
 
 /// The signature of a job that seems to hang: every rank sleeps in MPI or has finished, and no

@@ -10,7 +10,7 @@ use super::peers::Hang;
 use super::statement::Sleeping;
 use super::{Backend, Job, STATUS_HANG};
 use crate::hang::{
-    self, HANG_DURATION, RankPhase, RankView, SleepCheck, StalledState, page_of, view_of,
+    self, RankPhase, RankView, SleepCheck, StallTimer, StalledState, page_of, view_of,
 };
 use crate::options::OnHang;
 
@@ -27,7 +27,9 @@ pub(super) struct HangCheck {
     pub(super) next_check: Instant,
     /// Interval between checks. It grows with the number of ranks.
     pub(super) interval: Duration,
-    pub(super) stalled: Option<(StalledState, Instant)>,
+    pub(super) timer: StallTimer,
+    /// Number of this stalled state, for questions to agents.
+    number: u64,
     reported: bool,
     /// The kernel has said of this stalled state that all ranks sleep.
     all_slept: bool,
@@ -40,7 +42,8 @@ impl HangCheck {
         HangCheck {
             next_check: now + interval,
             interval,
-            stalled: None,
+            timer: StallTimer::new(now, interval),
+            number: 0,
             reported: false,
             all_slept: false,
             sleep_check: SleepCheck::default(),
@@ -61,18 +64,13 @@ impl Job<'_> {
             return self.hang_was_found(&hang);
         }
         let seen = hang::stalled_state(&self.views(false));
-        let long = match (&seen, &self.hang.stalled) {
-            (Some(new), Some((old, since))) if new == old => {
-                now.duration_since(*since) >= HANG_DURATION
-            }
-            _ => {
-                self.hang.stalled = seen.clone().map(|state| (state, now));
-                self.hang.reported = false;
-                self.hang.all_slept = false;
-                false
-            }
-        };
-        self.hang.all_slept = long && (self.hang.all_slept || self.all_sleep());
+        if self.hang.timer.check(now, seen.as_ref()) {
+            self.hang.number += 1;
+            self.hang.reported = false;
+            self.hang.all_slept = false;
+        }
+        self.hang.all_slept =
+            self.hang.timer.is_long() && (self.hang.all_slept || self.all_sleep(seen.as_ref()));
         let sleeping = seen.filter(|_| self.hang.all_slept);
         let Some(state) = sleeping else {
             return self.peers.tell(&self.known_jobs(), None);
@@ -88,14 +86,18 @@ impl Job<'_> {
             return;
         }
         if state.known_jobs.is_empty() {
+            if !self.hang.timer.none_is_under_way(traffic) {
+                return;
+            }
             let text = format!(
                 "this job hangs: every rank sleeps in MPI or has finished, and no message is under \
                  way\n{}",
                 self.wait_report()
             );
             self.report_hang(text);
-        } else if let Some(mut hang) = self.peers.hanging()
+        } else if let Some((mut hang, traffic)) = self.peers.hanging()
             && self.peers.prints(&hang)
+            && self.hang.timer.none_is_under_way(traffic)
         {
             let who = match self.peers.relatives(&hang) {
                 (true, true) => "those that it has started or met",
@@ -190,8 +192,16 @@ impl Job<'_> {
         }
     }
 
-    /// Does the kernel say that all ranks sleep, too?
-    fn all_sleep(&mut self) -> bool {
+    /// Does the kernel say, too, that all ranks sleep, in the state that was seen? They may wake,
+    /// and sleep again, before the kernel is asked. What agents have sent may be old.
+    fn all_sleep(&mut self, seen: Option<&StalledState>) -> bool {
+        let number = self.hang.number;
+        self.kernel_says_all_sleep()
+            && hang::stalled_state(&self.views(false)).as_ref() == seen
+            && self.pages_confirmed(number)
+    }
+
+    fn kernel_says_all_sleep(&mut self) -> bool {
         let (sleep_check, backend) = (&mut self.hang.sleep_check, &self.backend);
         let living = self.ranks.iter().enumerate();
         let awake = living

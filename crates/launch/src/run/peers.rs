@@ -351,8 +351,9 @@ impl Peers {
         }
     }
 
-    /// The jobs that hang with the own one, if it sleeps and they do.
-    pub fn hanging(&mut self) -> Option<Hang> {
+    /// The jobs that hang with the own one, if it sleeps and they do, and what all of them have
+    /// sent and received.
+    pub fn hanging(&mut self) -> Option<(Hang, Traffic)> {
         let mut all = Sleeping::default();
         let mut jobs = BTreeSet::from([self.own]);
         let mut left = VecDeque::from([self.own]);
@@ -371,11 +372,12 @@ impl Peers {
         if all.traffic.is_under_way() {
             return None;
         }
-        Some(Hang {
+        let hang = Hang {
             printers: self.printers(&jobs)?,
             jobs,
             report: all.report,
-        })
+        };
+        Some((hang, all.traffic))
     }
 
     /// Of each family the first of these jobs: that which mpiexec was called for, or another.

@@ -42,6 +42,8 @@ pub(super) struct RemoteRanks {
     silence_limit: Option<Duration>,
     next_heartbeat: Instant,
     last_check: Instant,
+    /// The last question to the agents about their status pages.
+    pages_question: u64,
     buffer: Vec<u8>,
 }
 
@@ -61,6 +63,10 @@ struct AgentLink {
     connected: bool,
     done: bool,
     last_received: Instant,
+    /// The last question that it has answered: see [`ToAgent::ConfirmPages`].
+    ///
+    /// [`ToAgent::ConfirmPages`]: protocol::ToAgent::ConfirmPages
+    confirmed: u64,
     closed_at: Option<Instant>,
     lost: bool,
 }
@@ -116,6 +122,7 @@ impl RemoteRanks {
             silence_limit,
             next_heartbeat: now,
             last_check: now,
+            pages_question: 0,
             buffer: vec![0; READ_BYTES],
         })
     }

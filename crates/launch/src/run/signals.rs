@@ -65,7 +65,7 @@ impl Job<'_> {
                     _ => {}
                 }
                 self.reset_agent_timers();
-                self.hang.stalled = None;
+                self.hang.timer.reset();
                 self.signal_ranks(libc::SIGCONT);
             }
             other => {

@@ -121,6 +121,11 @@ impl Job<'_> {
                     }
                 }
             }
+            ToMpiexec::PagesConfirmed(question) => {
+                if let Some(remote) = self.remote() {
+                    remote.agents[number].confirmed = question;
+                }
+            }
             ToMpiexec::Abort { rank, code, text } => {
                 let rank = self.checked_rank(number, rank)?;
                 self.abort(rank, code, &text);

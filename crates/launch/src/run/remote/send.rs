@@ -19,6 +19,21 @@ impl Job<'_> {
         self.flush_agents();
     }
 
+    /// Have all agents that run ranks answered this question about their status pages? Asks it
+    /// once.
+    pub(in crate::run) fn pages_confirmed(&mut self, question: u64) -> bool {
+        let Some(remote) = self.remote() else {
+            return true;
+        };
+        let asks = std::mem::replace(&mut remote.pages_question, question) != question;
+        let mut running = remote.agents.iter().filter(|l| l.connected && !l.done);
+        let confirmed = running.all(|l| l.confirmed == question);
+        if asks {
+            self.broadcast(&ToAgent::ConfirmPages(question));
+        }
+        confirmed
+    }
+
     /// Writes what is queued for agents, and polls for room where not all could be written.
     pub(in crate::run) fn flush_agents(&mut self) {
         let Backend::Remote(remote) = &mut self.backend else {

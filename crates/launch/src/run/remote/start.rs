@@ -108,6 +108,7 @@ impl Job<'_> {
                 connected: false,
                 done: false,
                 last_received: Instant::now(),
+                confirmed: 0,
                 closed_at: None,
                 lost: false,
             });
