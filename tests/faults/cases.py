@@ -387,6 +387,7 @@ class Cases:
         ("bcast-roots", "MPI_Bcast with root 0", "MPI_Bcast with root [13]"),
         ("gather-roots", "MPI_Gather with root 0", "MPI_Gather with root 1"),
         ("allreduce-barrier", "MPI_Allreduce", "MPI_Barrier"),
+        ("window", "MPI_Allreduce", "a call that makes a window"),
         ("dup", "my own.*MPI_(Bcast|Reduce) with root 0", "MPI_(Bcast|Reduce) with root 0"),
     )
 

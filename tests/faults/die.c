@@ -261,6 +261,11 @@ int main(int argc, char **argv)
         } else if (is(calls, "allreduce-barrier")) {
             own ? MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD)
                 : MPI_Barrier(MPI_COMM_WORLD);
+        } else if (is(calls, "window")) { /* as many bytes as what ranks of one node agree about */
+            long terms[8] = {0}, sums[8];
+            MPI_Win win;
+            own ? MPI_Win_create(terms, 64, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &win)
+                : MPI_Allreduce(terms, sums, 8, MPI_LONG, MPI_BOR, MPI_COMM_WORLD);
         } else if (is(calls, "dup")) {
             MPI_Comm dup;
             MPI_Comm_dup(MPI_COMM_WORLD, &dup);

@@ -1,7 +1,9 @@
 //! A collective call with checked arguments, and its three forms: blocking, non-blocking and
 //! persistent.
 
-use super::executor::{self, BoundSchedule, CacheKey, CollArgs, CollTag, Form, Function, View};
+use super::executor::{
+    self, BoundSchedule, CacheKey, CollArgs, CollTag, Form, Function, NEW_WINDOW, View,
+};
 use super::{node, select};
 use crate::{Comm, Datatype, Op, Request, Result, overlap};
 use ferry_datatype::Basic;
@@ -186,8 +188,8 @@ fn root_of(operation: &CollectiveOperation<'_>, comm: &Comm) -> i32 {
     }
 }
 
-/// Sets the bits that are set in the numbers of any rank. A collective call on `comm`; blocks until
-/// all ranks have made it, with as many numbers.
+/// Sets the bits that are set in the numbers of any rank. Part of a call that makes a window on
+/// `comm`; blocks until all ranks have made it, with as many numbers.
 ///
 /// # Errors
 /// Another rank is in another collective call.
@@ -205,7 +207,8 @@ pub(crate) fn or_bits(comm: &Arc<Comm>, numbers: &mut [u64]) -> Result<()> {
     };
     let allreduce = CollectiveOperation::Collective(Collective::Allreduce { of, in_place: true });
     let reduction = Some((Op::of(Predefined::Bor), long));
-    let call = Call::new(comm, allreduce, View::Nothing, view, reduction);
+    let mut call = Call::new(comm, allreduce, View::Nothing, view, reduction);
+    call.args.root = NEW_WINDOW;
     // SAFETY: the buffer has so many elements, which are not used until the call is over.
     unsafe { call.run_at_once() }
 }

@@ -18,6 +18,6 @@ impl Describe for HangDescription<'_> {
         self.comm.describe(device, status);
         let ordinal = self.tag.ordinal(self.comm);
         status.collective.store(ordinal, Ordering::Relaxed);
-        status.root.store(self.root, Ordering::Relaxed);
+        status.root.store(self.root.max(-1), Ordering::Relaxed);
     }
 }

@@ -28,7 +28,7 @@ pub(crate) use memory::{Buffers, Memory};
 pub(crate) use message::{check_message, mismatch, process_of};
 pub(crate) use request_cache::{CacheKey, RequestCache};
 pub(crate) use run::{EdgeLengths, Run, RunState, WorkPolicy, run};
-pub(crate) use signature::{Form, Function, Name, Signature};
+pub(crate) use signature::{Form, Function, NEW_WINDOW, Name, Signature, root_bits};
 pub(crate) use tag::{CollTag, History};
 pub(crate) use tmp_buffer::TmpBuffer;
 pub(crate) use unreceived::{call_ahead, unreceived_error};

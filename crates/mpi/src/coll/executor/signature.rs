@@ -134,13 +134,23 @@ pub(crate) struct Signature(u32);
 /// What a tag has room for. Two roots of a group of up to 32 ranks always differ in them.
 const ROOT_BITS: u32 = 5;
 
+/// The root of an MPI_Allreduce that the program has not called: it is part of a call that makes a
+/// window.
+pub(crate) const NEW_WINDOW: i32 = -2;
+
+/// What a signature has of a root: 0 for none, 1 for [`NEW_WINDOW`].
+#[inline]
+pub(crate) fn root_bits(root: i32) -> u32 {
+    (if root < 0 { !root } else { root }) as u32
+}
+
 impl Signature {
     pub(super) const BITS: u32 = FUNCTION_BITS + ROOT_BITS;
 
-    /// A `root` below 0 is none.
+    /// A `root` of -1 is none.
     #[inline]
     pub(crate) fn new(function: Function, root: i32) -> Signature {
-        let root = root.max(0) as u32 & ((1 << ROOT_BITS) - 1);
+        let root = root_bits(root) & ((1 << ROOT_BITS) - 1);
         Signature(function.0 << ROOT_BITS | root)
     }
 
@@ -162,10 +172,13 @@ impl Signature {
     /// In words, for a call on a communicator of `size` ranks: `MPI_Bcast with root 1`.
     pub(crate) fn text(self, size: u32) -> String {
         let function = self.function();
+        let root = self.0 & ((1 << ROOT_BITS) - 1);
+        if function.name() == Some(Name::Allreduce) && root == root_bits(NEW_WINDOW) {
+            return "a call that makes a window".to_owned();
+        }
         if !function.is_rooted() {
             return function.to_string();
         }
-        let root = self.0 & ((1 << ROOT_BITS) - 1);
         let values = 1 << ROOT_BITS;
         if size <= values {
             format!("{function} with root {root}")
@@ -213,5 +226,10 @@ mod tests {
             "MPI_Bcast with a root that is 1 modulo 32"
         );
         assert_eq!(text(Name::Barrier, -1, 4), "MPI_Barrier");
+        assert_eq!(text(Name::Allreduce, -1, 4), "MPI_Allreduce");
+        assert_eq!(
+            text(Name::Allreduce, NEW_WINDOW, 4),
+            "a call that makes a window"
+        );
     }
 }

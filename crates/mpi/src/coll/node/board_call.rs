@@ -1,6 +1,6 @@
 //! The call of a collective through a board: its operation, its data and its signature.
 
-use crate::coll::executor::{Form, Function, Name, Signature, mismatch};
+use crate::coll::executor::{Form, Function, Name, Signature, mismatch, root_bits};
 use crate::device::SLOT_MAX_BYTES;
 use crate::{Datatype, Error, Op, err};
 use ferry_schedule::{Collective, Piece, Reduction, Region, Root};
@@ -232,14 +232,15 @@ impl Posted {
 }
 
 impl BoardCall {
-    /// The signature that this rank posts.
+    /// The signature that this rank posts. `root`: the call's, which says that of an operation
+    /// without root, too, where there is anything to say.
     #[inline]
-    pub(super) fn posted(&self) -> Posted {
+    pub(super) fn posted(&self, root: i32) -> Posted {
         let (code, root) = match self.op {
             BoardOp::Barrier => (1, 0),
             BoardOp::Allgather { .. } => (2, 0),
             BoardOp::Alltoall { .. } => (3, 0),
-            BoardOp::Allreduce => (4, 0),
+            BoardOp::Allreduce => (4, root_bits(root)),
             BoardOp::ReduceScatter { .. } => (5, 0),
             BoardOp::Scan { inclusive: true } => (6, 0),
             BoardOp::Scan { inclusive: false } => (7, 0),

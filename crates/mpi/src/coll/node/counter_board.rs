@@ -209,7 +209,7 @@ impl CounterBoard {
         waiting_for: &WaitingFor<'_>,
     ) -> Result<()> {
         self.phase += 1;
-        let (phase, posted) = (self.phase, call.posted());
+        let (phase, posted) = (self.phase, call.posted(b.root));
         let stride = (call.len + SIGNATURE_BYTES).next_multiple_of(64);
         let posts = !posted.is_bcast() || posted.root == b.comm.rank();
         self.recent[phase as usize % PHASES] = posts.then_some(Recent {
@@ -242,7 +242,7 @@ unsafe fn execute(
     let mut error = None;
     group.begin(waiting_for);
     let group = &*group;
-    let posted = call.posted();
+    let posted = call.posted(b.root);
     let slots = Slots {
         group,
         mark,

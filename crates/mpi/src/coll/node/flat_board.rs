@@ -122,7 +122,7 @@ pub(super) unsafe fn execute(
     let mut phase = Phase {
         board,
         waiting_for,
-        signature: signature_bits(call.posted()),
+        signature: signature_bits(call.posted(b.root)),
         size: n,
         len: call.len,
         error: None,

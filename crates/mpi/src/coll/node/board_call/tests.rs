@@ -1,6 +1,7 @@
 //! Which calls go by a board, and what tells them apart there.
 
 use super::*;
+use crate::coll::executor::NEW_WINDOW;
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
 use ferry_schedule::Block;
@@ -99,7 +100,9 @@ fn what_is_posted_tells_collectives_roots_and_lengths_apart() {
         call(BoardOp::Scan { inclusive: true }, 8),
         call(BoardOp::Scan { inclusive: false }, 8),
     ];
-    let posted = all.map(|call| call.posted());
+    let own = all.map(|call| call.posted(-1));
+    let window = call(BoardOp::Allreduce, 8).posted(NEW_WINDOW);
+    let posted = [own.as_slice(), &[window]].concat();
     for (i, a) in posted.iter().enumerate() {
         assert!(posted[..i].iter().all(|b| a != b));
     }
@@ -115,4 +118,5 @@ fn what_is_posted_tells_collectives_roots_and_lengths_apart() {
     );
     assert!(text(2).contains("with 4 bytes, this rank with 8"));
     assert!(text(5).contains("MPI_Exscan"));
+    assert!(text(6).contains("3 is in a call that makes a window"));
 }
