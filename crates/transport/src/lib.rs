@@ -59,6 +59,7 @@ mod remote_memory;
 mod rendezvous_offload;
 pub mod self_loop;
 pub mod shm;
+mod short_copy;
 pub mod tcp;
 pub mod tipc;
 mod transport;
@@ -69,11 +70,12 @@ pub use card_memory::CardMemory;
 pub use error::{ReadError, TransportError};
 pub use foreign_processes::{ForeignProcess, ForeignProcesses, Link};
 pub use inbox::Inbox;
-pub use names::TRANSPORT_NAMES;
+pub use names::{SHM_INDEX, TRANSPORT_NAMES};
 pub use node_collectives::NodeCollectives;
-pub use registry::{SharedSegment, Transports, open};
+pub use registry::{SHORT_HEAD_BYTES, SharedSegment, Transports, open};
 pub use remote_memory::{Blocks, Offer, RemoteError, RemoteMemory, SegmentKey};
 pub use rendezvous_offload::{Expected, RendezvousOffload};
+pub use short_copy::short_copy;
 pub use transport::{
     Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features,
     Fragments, ReadStart, Streamed, Transport, ZeroCopy,

@@ -5,7 +5,7 @@
 pub const TRANSPORT_NAMES: [&str; 5] = ["self", "shm", "tcp", "tipc", "model"];
 
 /// Shared memory's index in [`TRANSPORT_NAMES`].
-pub(crate) const SHM_INDEX: usize = 1;
+pub const SHM_INDEX: usize = 1;
 
 /// A transport's index in [`TRANSPORT_NAMES`].
 pub(crate) fn index_of(name: &str) -> usize {

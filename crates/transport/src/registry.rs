@@ -581,7 +581,9 @@ mod coalescing;
 mod foreign;
 mod fragments;
 mod node;
+mod short;
 
 pub use foreign::SharedSegment;
+pub use short::SHORT_HEAD_BYTES;
 #[cfg(all(test, not(loom)))]
 mod tests;

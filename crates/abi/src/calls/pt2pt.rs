@@ -19,6 +19,7 @@ sends! { send Standard; bsend Buffered; ssend Synchronous; rsend Standard; }
 /// Non-blocking sends.
 macro_rules! isends {
     ($($name:ident $mode:ident;)*) => {$(
+        #[inline(always)]
         pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest,
             tag: u32, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
             let buffer = buffer(buf.cast_mut(), count, datatype);
@@ -84,6 +85,7 @@ pub fn recv(
 /// Non-blocking and persistent receives.
 macro_rules! receives {
     ($($name:ident $make:ident;)*) => {$(
+        #[inline(always)]
         pub fn $name(buf: *mut u8, count: i64, datatype: &'static Arc<Datatype>, source: Source,
             tag: Option<u32>, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
             comm.check_assertions(source, tag)?;

@@ -1,5 +1,7 @@
 //! The buffers of messages: where a send reads and a receive writes.
 
+use ferry_transport::short_copy;
+
 /// A buffer of several memory runs, described by a derived datatype of the crates above.
 ///
 /// Offsets and lengths count *packed* bytes, as they are sent.
@@ -126,7 +128,7 @@ impl Sink {
         match self {
             // SAFETY: the caller's promise; the range lies within the capacity.
             Sink::Bytes { ptr, .. } => unsafe {
-                std::ptr::copy_nonoverlapping(data.as_ptr(), ptr.add(offset), data.len());
+                short_copy(data.as_ptr(), ptr.add(offset), data.len());
             },
             // SAFETY: the caller's promise.
             Sink::Layout { view, .. } => unsafe { view.unpack(offset as u64, data) },

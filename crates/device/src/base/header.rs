@@ -120,6 +120,7 @@ mod tests {
             source: 9,
             tag: 1 << 30,
         };
+        assert_eq!(Header::new().key(&key).bytes(), key.encode());
         let header = Header::new().key(&key).u64(u64::MAX).u32(3);
         let mut fields = Fields(header.bytes());
         assert_eq!(fields.key(), Some(key));

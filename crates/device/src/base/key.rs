@@ -1,5 +1,7 @@
 //! Match keys: the fields of a message that matching compares, and the pattern of a receive.
 
+use ferry_transport::SHORT_HEAD_BYTES;
+
 /// A process of the job, numbered from 0 across all its nodes (its rank in MPI_COMM_WORLD).
 pub type ProcId = u32;
 
@@ -75,6 +77,16 @@ pub struct Key {
 }
 
 impl Key {
+    /// As the header of an eager message (`Header::key`).
+    #[inline]
+    pub(crate) fn encode(&self) -> [u8; SHORT_HEAD_BYTES] {
+        let mut out = [0; SHORT_HEAD_BYTES];
+        out[..8].copy_from_slice(&self.context.0.to_le_bytes());
+        out[8..12].copy_from_slice(&self.source.to_le_bytes());
+        out[12..].copy_from_slice(&self.tag.to_le_bytes());
+        out
+    }
+
     /// The envelope of a message with this key and `len` bytes.
     #[inline]
     pub(crate) fn envelope(&self, len: u64) -> Envelope {

@@ -4,6 +4,7 @@ use crate::base::buffer::{Sink, Source};
 use crate::base::key::{ContextId, Envelope, ProcId};
 use crate::base::message::Unexpected;
 use crate::base::path::Sample;
+use ferry_transport::short_copy;
 
 /// The mode of a send: when it is complete (MPI 5.0 §3.4), and whether edges are sent first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +96,26 @@ pub(crate) enum Operation {
     Failed,
 }
 
+impl Operation {
+    /// Is there nothing to free when it is dropped?
+    #[inline]
+    fn is_plain(&self) -> bool {
+        matches!(
+            self,
+            Operation::Free
+                | Operation::SendSync { .. }
+                | Operation::SendQueued {
+                    source: Source::Bytes { .. }
+                }
+                | Operation::Receive {
+                    sink: Sink::Bytes { .. },
+                    stream: None,
+                    ..
+                }
+        )
+    }
+}
+
 /// Whether the receiver of a large message has sent CTS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cts {
@@ -163,7 +184,9 @@ impl Requests {
         };
         // Field by field: moving a whole slot that was just written stalls on its stores.
         let slot = &mut self.slots[at as usize];
-        slot.operation = operation;
+        debug_assert!(matches!(slot.operation, Operation::Free));
+        // Not assigned, which would first drop that there is nothing.
+        std::mem::forget(std::mem::replace(&mut slot.operation, operation));
         slot.done = false;
         slot.detached = false;
         slot.completion = Completion::EMPTY;
@@ -202,12 +225,56 @@ impl Requests {
         self.large_sends -= usize::from(matches!(slot.operation, Operation::SendLarge { .. }));
         self.urgent -= usize::from(slot.urgent);
         slot.urgent = false;
-        slot.operation = Operation::Free;
+        if slot.operation.is_plain() {
+            std::mem::forget(std::mem::replace(&mut slot.operation, Operation::Free));
+        } else {
+            slot.operation = Operation::Free;
+        }
         slot.completion = completion;
         slot.done = true;
         if slot.detached {
             self.free.push(req.0);
         }
+    }
+
+    /// Stores a whole message in a receive's buffer, and completes the receive. False: nothing was
+    /// done, because the buffer is not a run of bytes with room for it, or the request is no
+    /// receive that waits for a message.
+    ///
+    /// # Safety
+    /// The receive's buffer must be writable.
+    #[inline(always)]
+    pub unsafe fn deliver(&mut self, req: ReqId, envelope: Envelope, bytes: &[u8]) -> bool {
+        let Some(slot) = self.slots.get_mut(req.0 as usize) else {
+            return false;
+        };
+        let Operation::Receive {
+            sink: Sink::Bytes { ptr, cap },
+            stream: None,
+            ..
+        } = slot.operation
+        else {
+            return false;
+        };
+        if slot.done || slot.urgent || slot.detached || cap < bytes.len() {
+            return false;
+        }
+        if !bytes.is_empty() {
+            // SAFETY: the caller's promise; there is room.
+            unsafe { short_copy(bytes.as_ptr(), ptr, bytes.len()) };
+        }
+        self.completed += 1;
+        // Nothing is freed that the operation holds: see `Operation::is_plain`.
+        std::mem::forget(std::mem::replace(&mut slot.operation, Operation::Free));
+        slot.completion = Completion {
+            envelope,
+            received: bytes.len() as u64,
+            room: cap as u64,
+            cancelled: false,
+            fault: None,
+        };
+        slot.done = true;
+        true
     }
 
     #[inline]
@@ -224,6 +291,22 @@ impl Requests {
         );
         self.free.push(req.0);
         slot.completion
+    }
+
+    /// As [`Requests::take`], if the operation is complete and nobody need be told how it ended: it
+    /// has neither failed nor been cancelled, and a receive's buffer is full.
+    #[inline]
+    pub fn take_if_exact(&mut self, req: ReqId) -> bool {
+        let slot = &self.slots[req.0 as usize];
+        let completion = &slot.completion;
+        let is_exact = slot.done
+            && completion.fault.is_none()
+            && !completion.cancelled
+            && completion.received == completion.room;
+        if is_exact {
+            self.free.push(req.0);
+        }
+        is_exact
     }
 
     pub fn peek(&self, req: ReqId) -> Option<Completion> {

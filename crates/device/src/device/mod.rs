@@ -104,6 +104,13 @@ impl Device {
         self.worker.engine.requests.take(req)
     }
 
+    /// As [`Device::take`], if the operation is complete and nobody need be told how it ended: it
+    /// has neither failed nor been cancelled, and a receive's buffer is full. False: it stays.
+    #[inline]
+    pub fn take_if_exact(&mut self, req: ReqId) -> bool {
+        self.worker.engine.requests.take_if_exact(req)
+    }
+
     /// How a completed operation ended. The request stays.
     pub fn peek(&self, req: ReqId) -> Option<Completion> {
         self.worker.engine.requests.peek(req)

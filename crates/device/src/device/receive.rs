@@ -31,9 +31,18 @@ impl Device {
     /// The memory behind `sink` must stay valid and untouched by others until completion.
     #[inline(always)]
     pub unsafe fn receive(&mut self, pattern: Pattern, sink: Sink) -> ReqId {
-        // A copy is lent, so that `pattern` itself stays in registers until it is stored.
-        let lent = pattern;
-        let unexpected = self.worker.engine.matcher.match_receive(&lent);
+        let matcher = &mut self.worker.engine.matcher;
+        let unexpected = if matcher.has_unexpected(pattern.context) {
+            // Field by field, so that `pattern` stays in registers until it is stored.
+            let Pattern {
+                context,
+                source,
+                tag,
+            } = pattern;
+            matcher.match_fields(context, source, tag)
+        } else {
+            None
+        };
         let req = self.insert_receive(pattern.context, sink);
         match unexpected {
             None => self.worker.engine.matcher.post(pattern, req),
@@ -67,7 +76,7 @@ impl Device {
         }
         if batched {
             self.worker.flush_full_batch();
-        } else {
+        } else if self.worker.has_to_flush() {
             self.worker.flush();
         }
         self.worker.settle_device_memory();

@@ -6,6 +6,7 @@ use crate::base::header::{self, Header};
 use crate::base::key::{Key, ProcId};
 use crate::base::request::{Operation, ReqId, SendMode};
 use crate::progress::device::Device;
+use crate::protocol::SHORT_MAX_BYTES;
 use ferry_transport::Answer;
 
 impl Device {
@@ -13,8 +14,34 @@ impl Device {
     ///
     /// # Safety
     /// The memory behind `source` must stay valid and unchanged until completion.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn send(
+        &mut self,
+        to: ProcId,
+        key: Key,
+        source: Source,
+        mode: SendMode,
+    ) -> Option<ReqId> {
+        if let Source::Bytes { ptr, len } = source
+            && len <= SHORT_MAX_BYTES
+            && mode != SendMode::Synchronous
+            // SAFETY: the caller's promise.
+            && unsafe { self.worker.send_short(to, &key, ptr, len) }
+        {
+            // There is nothing to drop.
+            std::mem::forget(source);
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.send_any(to, key, source, mode) }
+    }
+
+    /// Starts a send of any kind.
+    ///
+    /// # Safety
+    /// As for [`Device::send`].
+    #[inline(never)]
+    unsafe fn send_any(
         &mut self,
         to: ProcId,
         key: Key,

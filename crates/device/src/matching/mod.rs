@@ -5,7 +5,7 @@
 //! rule needs.
 
 use crate::base::counters::COUNTERS;
-use crate::base::key::{ContextId, Envelope, Key, Pattern};
+use crate::base::key::{ContextId, Envelope, Key, Pattern, Tags};
 use crate::base::message::Unexpected;
 use crate::base::request::ReqId;
 use posted::PostedQueue;
@@ -60,7 +60,7 @@ impl Matcher {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn queues(&mut self, context: ContextId) -> &mut Queues {
         if self.last.0 != context {
             self.switch(context);
@@ -126,8 +126,29 @@ impl Matcher {
         self.queues(message.key.context).unexpected.push(message);
     }
 
+    /// Are there unexpected messages in this context?
+    #[inline(always)]
+    pub fn has_unexpected(&mut self, context: ContextId) -> bool {
+        !self.queues(context).unexpected.is_empty()
+    }
+
+    /// As [`Matcher::match_receive`], with the fields of a pattern.
+    #[inline(never)]
+    pub fn match_fields(
+        &mut self,
+        context: ContextId,
+        source: Option<u32>,
+        tag: Tags,
+    ) -> Option<Unexpected> {
+        self.match_receive(&Pattern {
+            context,
+            source,
+            tag,
+        })
+    }
+
     /// A receive is started: takes the unexpected message that it matches.
-    #[inline]
+    #[inline(always)]
     pub fn match_receive(&mut self, pattern: &Pattern) -> Option<Unexpected> {
         let found = self.queues(pattern.context).unexpected.take(pattern)?;
         COUNTERS.dequeue_unexpected(found.buffered_bytes());
@@ -135,7 +156,7 @@ impl Matcher {
     }
 
     /// Posts a receive.
-    #[inline]
+    #[inline(always)]
     pub fn post(&mut self, pattern: Pattern, req: ReqId) {
         self.queues(pattern.context).posted.push(pattern, req);
     }

@@ -2,7 +2,7 @@
 
 use super::SearchCost;
 use super::table::Table;
-use crate::base::key::{Key, Pattern};
+use crate::base::key::{ContextId, Key, Pattern, Tags};
 use crate::base::request::ReqId;
 use std::collections::VecDeque;
 
@@ -33,10 +33,15 @@ impl PostedQueue {
         self.list.len() + long.map_or(0, |l| l.len())
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, pattern: Pattern, req: ReqId) {
         if let Some(long) = &mut self.table {
-            return long.push(pattern, req);
+            let Pattern {
+                context,
+                source,
+                tag,
+            } = pattern;
+            return long.push_fields(context, source, tag, req);
         }
         if self.list.is_empty() {
             self.search_cost = SearchCost::default();
@@ -115,6 +120,18 @@ impl PostedQueue {
 impl ReceiveTable {
     fn len(&self) -> usize {
         self.exact.len() + self.wild.len()
+    }
+
+    /// As [`ReceiveTable::push`], with the fields of a pattern, so that a caller has them in
+    /// registers.
+    #[inline(never)]
+    fn push_fields(&mut self, context: ContextId, source: Option<u32>, tag: Tags, req: ReqId) {
+        let pattern = Pattern {
+            context,
+            source,
+            tag,
+        };
+        self.push(pattern, req);
     }
 
     fn push(&mut self, pattern: Pattern, req: ReqId) {

@@ -102,10 +102,14 @@ impl UnexpectedQueue {
         self.take_from_some(pattern)
     }
 
-    #[inline(never)]
+    #[inline]
     fn take_from_some(&mut self, pattern: &Pattern) -> Option<Unexpected> {
         if self.table.is_some() {
             return self.take_from_table(pattern);
+        }
+        // Mostly it is the first.
+        if self.list.front().is_some_and(|m| pattern.accepts(&m.key)) {
+            return self.list.pop_front();
         }
         let found = self.search(pattern);
         let taken = found.and_then(|at| self.list.remove(at));

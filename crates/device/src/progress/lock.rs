@@ -52,6 +52,19 @@ impl DeviceGuard {
     #[inline]
     pub fn drop_within_call(mut self) {
         self.within_call = true;
+        self.release();
+    }
+
+    /// Ends the use of the device, as dropping it does. Shorter where this thread is alone.
+    #[inline(always)]
+    pub fn release(self) {
+        if self.lock.is_some() || self.device.worker.transports.is_virtual() {
+            return drop(self);
+        }
+        if cfg!(debug_assertions) {
+            BUSY.store(false, Ordering::Relaxed);
+        }
+        std::mem::forget(self);
     }
 
     /// On a modelled machine: this thread leaves MPI, or waits within its call.
@@ -132,10 +145,24 @@ impl Drop for DeviceGuard {
 /// user code with it held.
 #[inline]
 pub fn device() -> DeviceGuard {
-    let lock = CONCURRENT.load(Ordering::Relaxed).then(lock);
-    // SAFETY: either the lock is held, or by MPI's thread rule only this thread is in MPI, and
-    // guards are never nested.
-    let mut guard = unsafe { guard(lock) };
+    if !is_alone() {
+        return shared_device();
+    }
+    // SAFETY: by MPI's thread rule only this thread is in MPI, and guards are never nested.
+    let mut guard = unsafe { guard(None) };
+    if guard.worker.transports.is_virtual() {
+        guard.ignore_activity();
+        guard.worker.transports.enter_mpi();
+    }
+    guard
+}
+
+/// The device, which several threads use.
+#[inline(never)]
+fn shared_device() -> DeviceGuard {
+    // SAFETY: the lock is held, and guards are never nested.
+    let mut guard = unsafe { guard(Some(lock())) };
+    guard.ignore_activity();
     if guard.progress_thread.is_some() {
         guard.program_enters();
     }
@@ -157,6 +184,7 @@ pub(crate) fn device_for_progress(polls: bool) -> DeviceGuard {
     let lock = early.unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
     // SAFETY: the lock is held; with a progress thread, every thread takes it.
     let mut guard = unsafe { guard(Some(lock)) };
+    guard.ignore_activity();
     guard.within_call = true;
     guard.begin_thread_work();
     guard
@@ -208,6 +236,8 @@ fn try_lock() -> Option<MutexGuard<'static, ()>> {
     }
 }
 
+/// Its activity is not noted.
+///
 /// # Safety
 /// There is no other guard, and there will be none until this one is dropped.
 #[inline]
@@ -220,11 +250,10 @@ unsafe fn guard(lock: Option<MutexGuard<'static, ()>>) -> DeviceGuard {
     }
     // SAFETY: the caller's promise.
     let device = unsafe { (*DEVICE.0.get()).as_mut() }.expect("the device is started");
-    let activity = device.worker.engine.activity();
     DeviceGuard {
         device,
         lock,
-        activity,
+        activity: 0,
         within_call: false,
     }
 }

@@ -28,6 +28,12 @@ pub(crate) struct DeviceMemory {
 }
 
 impl DeviceMemory {
+    /// Is there a card with memory?
+    #[inline]
+    pub fn is_used(&self) -> bool {
+        !self.range.is_empty()
+    }
+
     /// Sets the addresses of the card's memory.
     pub fn set_range(&mut self, range: Range<usize>) {
         self.range = range;

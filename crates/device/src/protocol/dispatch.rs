@@ -19,29 +19,13 @@ impl Inbox for Engine {
         self.received += 1;
         self.received_from_others += u64::from(from >= self.size);
         self.speculative.heard_from(from);
-        let understood = match message {
-            header::EAGER | header::EAGER_SYNC => match self.on_eager(from, message, bytes) {
-                Some(unexpected) => return unexpected,
-                None => None,
-            },
-            header::RTS => self.on_rts(from, bytes),
-            header::CTS => self.on_cts(from, bytes, false),
-            header::CTS_PREPOSTED => self.on_cts(from, bytes, true),
-            header::DATA => self.on_data(from, bytes),
-            header::FIN => self.on_fin(from, bytes),
-            header::EDGE_REQUEST => self.on_edge_request(from, bytes),
-            header::EDGE_DATA => self.on_edge_data(from, bytes),
-            header::EDGES => self.deferred.on_edges(from, bytes),
-            header::ACTIVE => self.active.on_active(from, bytes),
-            header::CONTROL => self.control.on_control(from, bytes),
-            header::SPECULATIVE => self.on_speculative(from, bytes),
-            header::UNEXPECTED => self.speculative.on_unexpected(from),
-            _ => None,
-        };
-        if understood.is_none() {
-            self.malformed += 1;
+        // Most messages: their way is short. A malformed one is counted below.
+        if message == header::EAGER
+            && let Some(unexpected) = self.on_eager(from, header::EAGER, bytes)
+        {
+            return unexpected;
         }
-        false
+        self.on_other(from, message, bytes)
     }
 
     fn stream_buffer(
@@ -103,6 +87,34 @@ impl Inbox for Engine {
 }
 
 impl Engine {
+    /// A message that is no EAGER, or a malformed one. Returns whether it is unexpected.
+    #[inline(never)]
+    fn on_other(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
+        let understood = match message {
+            header::EAGER_SYNC => match self.on_eager(from, message, bytes) {
+                Some(unexpected) => return unexpected,
+                None => None,
+            },
+            header::RTS => self.on_rts(from, bytes),
+            header::CTS => self.on_cts(from, bytes, false),
+            header::CTS_PREPOSTED => self.on_cts(from, bytes, true),
+            header::DATA => self.on_data(from, bytes),
+            header::FIN => self.on_fin(from, bytes),
+            header::EDGE_REQUEST => self.on_edge_request(from, bytes),
+            header::EDGE_DATA => self.on_edge_data(from, bytes),
+            header::EDGES => self.deferred.on_edges(from, bytes),
+            header::ACTIVE => self.active.on_active(from, bytes),
+            header::CONTROL => self.control.on_control(from, bytes),
+            header::SPECULATIVE => self.on_speculative(from, bytes),
+            header::UNEXPECTED => self.speculative.on_unexpected(from),
+            _ => None,
+        };
+        if understood.is_none() {
+            self.malformed += 1;
+        }
+        false
+    }
+
     /// Bytes of a fragment have arrived. With `data`, this function stores them.
     fn on_fragment(
         &mut self,

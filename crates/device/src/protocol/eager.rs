@@ -1,15 +1,45 @@
 //! Eager messages: the whole message is sent at once, without RTS and CTS.
 
 use crate::base::buffer::Source;
+use crate::base::counters::COUNTERS;
 use crate::base::header::{self, Fields, Header};
 use crate::base::key::{Key, ProcId};
 use crate::base::message::{Content, EagerBytes, Unexpected};
 use crate::base::request::{Operation, ReqId};
 use crate::protocol::engine::{Engine, Worker};
 use crate::queue::outgoing::{Outgoing, Payload};
-use ferry_transport::{Answer, Body, Features, TransportError};
+use ferry_transport::{Answer, Body, Features, SHM_INDEX, TransportError};
+
+/// Longest body that is sent the shortest way, bytes. A choice: far below what needs a decision.
+pub(crate) const SHORT_MAX_BYTES: usize = 4096;
 
 impl Worker {
+    /// Sends an eager message by shared memory, if nothing else is to be decided or done. False:
+    /// the general way must be gone.
+    ///
+    /// # Safety
+    /// `len` bytes at `ptr` must be readable.
+    #[inline(always)]
+    pub unsafe fn send_short(&mut self, to: ProcId, key: &Key, ptr: *const u8, len: usize) -> bool {
+        if !self.engine.outbox.is_empty_for(to) {
+            return false;
+        }
+        let body = match len {
+            0 => &[][..],
+            // SAFETY: the caller's promise.
+            _ => unsafe { std::slice::from_raw_parts(ptr, len) },
+        };
+        let answer = self
+            .transports
+            .send_short(to, header::EAGER, &key.encode(), body);
+        let sent = answer == Answer::Done;
+        if sent {
+            COUNTERS.sent[SHM_INDEX].add(len as u64);
+            self.count_sent(to);
+        }
+        sent
+    }
+
     /// Hands an eager message to its transport. [`Answer::Full`]: it must be queued, because there
     /// is no room for it, other messages wait before it, or it belongs to a batch. `source` is
     /// borrowed: moving it would read with wide loads what the caller has just written with narrow
@@ -121,7 +151,7 @@ impl Worker {
 
 impl Engine {
     /// An eager message. Returns whether it is unexpected. `None`: malformed.
-    #[inline]
+    #[inline(always)]
     pub fn on_eager(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> Option<bool> {
         let mut fields = Fields(bytes);
         let key = fields.key()?;
@@ -141,20 +171,24 @@ impl Engine {
                     self.queue_fin(from, request);
                 }
             }
-            None => {
-                let content = Content::Eager {
-                    bytes: EagerBytes::from_slice(bytes),
-                    sync,
-                };
-                self.matcher.queue_unexpected(Unexpected {
-                    key,
-                    from,
-                    len: envelope.len,
-                    content,
-                });
-            }
+            None => self.queue_eager_unexpected(key, from, bytes, sync),
         }
         Some(receive.is_none())
+    }
+
+    /// No receive is posted for an eager message.
+    #[inline(never)]
+    fn queue_eager_unexpected(&mut self, key: Key, from: ProcId, bytes: &[u8], sync: Option<u32>) {
+        let content = Content::Eager {
+            bytes: EagerBytes::from_slice(bytes),
+            sync,
+        };
+        self.matcher.queue_unexpected(Unexpected {
+            key,
+            from,
+            len: bytes.len() as u64,
+            content,
+        });
     }
 
     /// The `start` of an eager message of `len` bytes has arrived. If its receive is posted, the

@@ -112,6 +112,10 @@ impl Engine {
     /// Stores a whole message in the receive's buffer and completes the receive.
     #[inline]
     pub fn deliver(&mut self, req: ReqId, envelope: Envelope, bytes: &[u8]) {
+        // SAFETY: the receive's buffer is valid until its completion.
+        if !self.device_memory.is_used() && unsafe { self.requests.deliver(req, envelope, bytes) } {
+            return;
+        }
         if let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) {
             // SAFETY: the receive's buffer is valid until its completion.
             unsafe { sink.write(0, bytes) };

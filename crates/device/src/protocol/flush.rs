@@ -18,6 +18,12 @@ const BATCH_OFFER_BYTES: usize = 4 * 1024 * 1024;
 const BATCH_OFFER_MESSAGES: usize = 32;
 
 impl Worker {
+    /// Does [`Worker::flush`] have anything to do?
+    #[inline]
+    pub fn has_to_flush(&self) -> bool {
+        !self.engine.outbox.is_empty() || self.send_slots.is_some()
+    }
+
     /// Offers queued messages to the transports again. Returns whether any went.
     pub fn flush(&mut self) -> bool {
         let mut moved = false;

@@ -24,3 +24,5 @@ pub(crate) mod single_copy;
 pub(crate) mod speculative;
 mod stream;
 pub(crate) mod zero_copy;
+
+pub(crate) use eager::SHORT_MAX_BYTES;

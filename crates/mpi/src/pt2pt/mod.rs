@@ -211,14 +211,26 @@ pub unsafe fn isend(
         return Ok(None);
     }
     let mut d = device::device();
-    // SAFETY: the caller's promise.
-    let active = unsafe { start_send(&mut d, comm, buffer, dest, tag, mode) };
-    Ok(match active {
+    let started = match dest {
+        Dest::Rank(rank) => {
+            let bytes = source(buffer.address, buffer.count, buffer.datatype);
+            // SAFETY: the caller's promise.
+            unsafe { d.send(comm.peer(rank), key(comm, tag), bytes, send_mode(mode)) }
+        }
+        Dest::ProcNull => None,
+    };
+    let request = match started {
         // With sessions the request must have its communicator, because requests of different
         // sessions are not completed together.
-        Active::Complete(_) if !Session::opened() => None,
-        active => Some(Request::send(&mut d, comm, active)),
-    })
+        None if !Session::opened() => None,
+        None => {
+            let sent = Active::Complete(Outcome::SENT);
+            Some(Request::send(&mut d, comm, sent))
+        }
+        Some(req) => Some(Request::send(&mut d, comm, Active::Device(req))),
+    };
+    d.release();
+    Ok(request)
 }
 
 /// # Safety
@@ -294,6 +306,12 @@ pub unsafe fn receive(
     let mut d = device::device();
     // SAFETY: the caller's promise; this call returns after completion only.
     let req = unsafe { post(&mut d, comm, from, pattern, sink(address, count, datatype)) };
+    if d.is_complete(req) {
+        // The message was here.
+        let ended = d.take(req);
+        d.release();
+        return Ok(Outcome::of_receive(&ended, comm));
+    }
     d.drop_within_call();
     let ended = device::wait(req, &waiting_for(comm, peer_of(comm, from), tag));
     Ok(Outcome::of_receive(&ended, comm))
@@ -311,9 +329,17 @@ pub unsafe fn ireceive(
     tag: Option<u32>,
 ) -> Arc<Request> {
     let mut d = device::device();
-    // SAFETY: the caller's promise.
-    let active = unsafe { start_receive(&mut d, comm, buffer, from, tag) };
-    Request::receive(&mut d, comm, active)
+    let request = match pattern(comm, from, tag) {
+        None => Request::receive(&mut d, comm, Active::Complete(Outcome::FROM_PROC_NULL)),
+        Some(p) => {
+            let into = sink(buffer.address, buffer.count, buffer.datatype);
+            // SAFETY: the caller's promise.
+            let req = unsafe { post(&mut d, comm, from, p, into) };
+            Request::receive(&mut d, comm, Active::Device(req))
+        }
+    };
+    d.release();
+    request
 }
 
 /// # Safety
@@ -339,7 +365,7 @@ unsafe fn start_receive(
 ///
 /// # Safety
 /// As for [`Device::receive`].
-#[inline]
+#[inline(always)]
 unsafe fn post(d: &mut Device, comm: &Comm, from: From, pattern: Pattern, into: Sink) -> ReqId {
     match from {
         // SAFETY: the caller's promise.

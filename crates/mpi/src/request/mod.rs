@@ -184,13 +184,13 @@ impl Request {
     }
 
     /// A send in progress.
-    #[inline]
+    #[inline(always)]
     pub fn send(d: &mut Device, comm: &Arc<Comm>, active: Active) -> Arc<Request> {
         pool::make(d, comm, Class::Send, active)
     }
 
     /// A receive in progress.
-    #[inline]
+    #[inline(always)]
     pub fn receive(d: &mut Device, comm: &Arc<Comm>, active: Active) -> Arc<Request> {
         pool::make(d, comm, Class::Receive, active)
     }
@@ -344,6 +344,22 @@ impl Request {
                 }
             }
         }
+    }
+
+    /// Completes a send or a receive, if it is complete and nobody need be told how it ended: see
+    /// [`Device::take_if_exact`]. False: nothing was done.
+    #[inline(always)]
+    pub fn complete_if_exact(&self, d: &mut Device) -> bool {
+        let State::Active(Active::Device(req)) = self.state(d) else {
+            return false;
+        };
+        let req = *req;
+        if !d.take_if_exact(req) {
+            return false;
+        }
+        // Not assigned, which would first drop that there is nothing.
+        std::mem::forget(std::mem::replace(self.state(d), State::Inactive));
+        true
     }
 
     /// Ends a collective that the library has started for itself, and that needs no cleaning up.

@@ -28,7 +28,7 @@ fn pool(_exclusive: &mut Device) -> &mut Vec<Arc<Request>> {
 }
 
 /// A request for `active`, in `comm`.
-#[inline]
+#[inline(always)]
 pub(super) fn make(d: &mut Device, comm: &Arc<Comm>, class: Class, active: Active) -> Arc<Request> {
     let Some(recycled) = pool(d).pop() else {
         return Request::make(Some(comm.clone()), class, State::Active(active), None);
@@ -37,26 +37,27 @@ pub(super) fn make(d: &mut Device, comm: &Arc<Comm>, class: Class, active: Activ
     let operation = unsafe { &mut *recycled.operation.get() };
     match &operation.comm {
         Some(same) if Arc::ptr_eq(same, comm) => operation.class = class,
-        _ => {
-            *operation = Operation {
-                comm: Some(comm.clone()),
-                class,
-            }
-        }
+        _ => *operation = of_comm(comm, class),
     }
     let state = recycled.state(d);
-    match active {
-        // Not moved as a whole, which would wait for its parts to be stored.
-        Active::Device(req) => *state = State::Active(Active::Device(req)),
-        other => *state = State::Active(other),
-    }
+    debug_assert!(matches!(state, State::Inactive));
+    // Not assigned, which would first drop that there is nothing.
+    std::mem::forget(std::mem::replace(state, State::Active(active)));
     recycled
+}
+
+#[cold]
+fn of_comm(comm: &Arc<Comm>, class: Class) -> Operation {
+    Operation {
+        comm: Some(comm.clone()),
+        class,
+    }
 }
 
 impl Request {
     /// The program has done with the request, whose handle is gone; it was completed. Returns it if
     /// it is of no more use: to be dropped without the device's lock.
-    #[inline]
+    #[inline(always)]
     pub fn recycle(self: Arc<Self>, d: &mut Device) -> Option<Arc<Request>> {
         // To be changed in `make` it must be the only reference.
         let is_kept = matches!(self.operation().class, Class::Send | Class::Receive);

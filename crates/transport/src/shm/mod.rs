@@ -60,7 +60,7 @@ pub use shared_memory::{Mapping, SharedMemory, SharedRange};
 
 use crate::{
     Answer, Body, FRAGMENT_HEAD_MAX_BYTES, Features, Fragments, Inbox, NodeCollectives, ProcId,
-    ReadError, ReadStart, Sleeper, Transport, TransportError,
+    ReadError, ReadStart, SHORT_HEAD_BYTES, Sleeper, Transport, TransportError, short_copy,
 };
 use cells::{CELL_BODY_MAX_BYTES, HEAD_MAX_BYTES};
 use control::{ASLEEP_ON_SOCKET, AWAKE, CONTROL_BYTES, Control, LOCAL_RANKS_MAX};
@@ -239,16 +239,59 @@ impl Shm {
         self.sleeps_on_socket = true;
     }
 
-    #[inline]
+    #[inline(always)]
     fn index(&self, peer: ProcId) -> Option<usize> {
-        if let Some(by_process) = &self.by_process {
-            return by_process.get(&peer).copied();
-        }
         // Most jobs live on one node, where the index is the process number.
-        if self.locals.get(peer as usize) == Some(&peer) {
+        if self.by_process.is_none() && self.locals.get(peer as usize) == Some(&peer) {
             return Some(peer as usize);
         }
-        self.locals.binary_search(&peer).ok()
+        self.search_index(peer)
+    }
+
+    #[inline(never)]
+    fn search_index(&self, peer: ProcId) -> Option<usize> {
+        match &self.by_process {
+            Some(by_process) => by_process.get(&peer).copied(),
+            None => self.locals.binary_search(&peer).ok(),
+        }
+    }
+
+    /// Sends a message whose head and body fit in one record, to a peer to which this process has
+    /// sent before. [`Answer::Full`]: it has not, or there is no room; [`Transport::send`] must be
+    /// called then, which makes the peer wake this process.
+    #[inline(always)]
+    pub fn send_short(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8; SHORT_HEAD_BYTES],
+        body: &[u8],
+    ) -> Answer {
+        let uses_active_bitmap = self.uses_active_bitmap();
+        let Some(i) = self.index(to) else {
+            return Answer::Full;
+        };
+        let (Some(peer), Some(control)) = (self.peers[i].as_deref_mut(), self.controls.get(i))
+        else {
+            return Answer::Full;
+        };
+        let len = SHORT_HEAD_BYTES + body.len();
+        let fill = |out: &mut [u8]| {
+            assert!(out.len() == len);
+            let (first, rest) = (out.as_mut_ptr(), body.len());
+            // SAFETY: the record has room for the head and the body, by the line above.
+            unsafe { short_copy(body.as_ptr(), first.add(SHORT_HEAD_BYTES), rest) };
+            // Last, because it may be in the line that the reader polls.
+            out[..SHORT_HEAD_BYTES].copy_from_slice(head);
+        };
+        if !peer.ring_open_requested || !peer.pair.send(message, SHORT_HEAD_BYTES, len, fill) {
+            return Answer::Full;
+        }
+        if uses_active_bitmap {
+            control.active[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
+        }
+        control.wake_if_asleep();
+        Answer::Done
     }
 
     /// The memory of a process of the node. `None`: it is none, it has not started, or the system

@@ -82,7 +82,7 @@ impl Pair {
 
     /// Writes a message by `fill` and publishes it with a full barrier. It has `len` bytes. Its
     /// head is the first `head` bytes. False: no room.
-    #[inline]
+    #[inline(always)]
     pub fn send(
         &mut self,
         message: u8,

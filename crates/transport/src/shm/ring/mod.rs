@@ -181,6 +181,8 @@ pub struct Writer {
     tail: u64,
     /// The reader's position, as far as is known.
     head: u64,
+    /// The last position that the reader has told.
+    told: u32,
     /// Lines from `tail` up to here have their first word cleared.
     cleared: u64,
     /// Position from which a record may cross the ring's end, or start again at its beginning.
@@ -246,6 +248,7 @@ impl Writer {
             memory,
             tail: 0,
             head: 0,
+            told: 0,
             cleared: CLEAR_AHEAD_BYTES,
             boundary: LAP_BYTES,
         }
@@ -480,6 +483,10 @@ impl Writer {
     /// Takes the position that the reader has told: low bits, in lines.
     #[inline]
     pub fn set_read(&mut self, lines: u32) {
+        if lines == self.told {
+            return;
+        }
+        self.told = lines;
         let behind = ((self.tail / LINE_BYTES as u64) as u32).wrapping_sub(lines);
         let head = self
             .tail
