@@ -7,6 +7,7 @@
 //! standard ABI, which are no addresses. An error code is its class; the text of the latest error
 //! of a class is kept.
 
+mod cxx;
 mod objects;
 
 use ferry_translate::abi::{Abi, INVALID, PREDEFINED, StringSizes, Tables, kind};
