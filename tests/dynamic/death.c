@@ -23,6 +23,8 @@ int main(int argc, char **argv)
             MPI_Recv(&word, 1, MPI_INT, 0, 0, parent, MPI_STATUS_IGNORE);
         if (!strcmp(how, "parent-killed-child-computes"))
             sleep(100);
+        if (!strcmp(how, "child-finishes"))
+            return check_end();
         OK(MPI_Comm_disconnect(&parent));
         if (!strcmp(how, "independent-child-killed"))
             raise(SIGKILL);

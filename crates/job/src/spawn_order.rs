@@ -7,6 +7,7 @@
 //!      ── D ──────▶                           they are independent from now on
 //!      ◀── F text ─                           they will not come, or have died while they depended
 //!                                             on the rank: u32 bytes, then why
+//!      ◀── E ──────                           all of them have ended, and none has failed
 //! ```
 //!
 //! If the socket ends without `D`, the rank has died, and its launcher ends what it has started.
@@ -141,6 +142,8 @@ pub enum SpawnNews {
     Nothing,
     /// They will not come, or have died, for this reason.
     Failed(String),
+    /// All of them have ended, and none has failed.
+    Ended,
 }
 
 impl SpawnSocket {
@@ -187,6 +190,9 @@ impl SpawnSocket {
             if text.len() >= len {
                 return SpawnNews::Failed(String::from_utf8_lossy(&text[..len]).into_owned());
             }
+        }
+        if self.received.first() == Some(&b'E') {
+            return SpawnNews::Ended;
         }
         match gone {
             true => SpawnNews::Failed("their launcher (mpiexec) has ended".into()),
@@ -269,6 +275,11 @@ impl ParentSocket {
         let _ = self.socket.write_all(&message);
     }
 
+    /// Tells the rank that all processes have ended, and none has failed.
+    pub fn ended(&mut self) {
+        let _ = self.socket.write_all(b"E");
+    }
+
     /// What the rank says next. Never blocks.
     pub fn news(&mut self) -> ParentNews {
         let mut byte = [0];
@@ -337,6 +348,9 @@ mod tests {
         let (mut rank, launcher) = SpawnSocket::pair().unwrap();
         drop(launcher);
         assert!(matches!(rank.news(), SpawnNews::Failed(_)));
+        let (mut rank, launcher) = SpawnSocket::pair().unwrap();
+        ParentSocket::new(launcher).ended();
+        assert_eq!(rank.news(), SpawnNews::Ended);
     }
 
     #[test]

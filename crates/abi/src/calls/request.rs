@@ -61,6 +61,42 @@ fn complete(h: &mut Handle, req: &Arc<Request>, device: &mut Option<DeviceGuard>
     outcome
 }
 
+/// Completes a request that is complete, as [`complete`] does, and stores its status, if it is a
+/// send or a receive that has ended well. False: nothing was done.
+#[inline(always)]
+fn complete_well(
+    h: &mut Handle,
+    req: &Arc<Request>,
+    device: &mut Option<DeviceGuard>,
+    status: OutStatus,
+) -> bool {
+    let d = device.get_or_insert_with(ferry_mpi::device::device);
+    let Some(ended) = req.complete_well(d) else {
+        return false;
+    };
+    if let Some(status) = status.get() {
+        status.store_well(ended);
+    }
+    if !req.is_persistent() {
+        free_handle(h, device);
+    }
+    true
+}
+
+/// Completes a request that is complete, stores its status and returns its error.
+#[inline]
+fn complete_one(h: &mut Handle, req: &Arc<Request>, status: OutStatus) -> Result<()> {
+    let mut device = None;
+    let result = match complete_well(h, req, &mut device, status) {
+        true => Ok(()),
+        false => finish(complete(h, req, &mut device), status),
+    };
+    if let Some(device) = device {
+        device.release();
+    }
+    result
+}
+
 /// Releases the handle of a completed request. `device`: see [`Request::complete`].
 #[inline]
 fn release_handle(h: &mut Handle, device: &mut Option<DeviceGuard>) {
@@ -172,16 +208,11 @@ fn complete_each(
     let mut failed = None;
     let mut device = None;
     for (nth, &ArrayRequest { at, request }) in ready.iter().enumerate() {
-        if statuses.are_ignored()
-            && request.complete_if_exact(device.get_or_insert_with(ferry_mpi::device::device))
-        {
-            if !request.is_persistent() {
-                free_handle(&mut handles[at], &mut device);
-            }
+        let status = statuses.at(status_index(nth, at));
+        if failed.is_none() && complete_well(&mut handles[at], request, &mut device, status) {
             continue;
         }
         let outcome = complete(&mut handles[at], request, &mut device);
-        let status = statuses.at(status_index(nth, at));
         if failed.is_none() {
             let Some(e) = &outcome.error else {
                 status.store(&outcome);
@@ -210,7 +241,7 @@ pub fn wait(request: &mut Handle, status: OutStatus) -> Result<()> {
                 return finish(Outcome::EMPTY, status);
             }
             request::wait_all(&[&**req]);
-            finish(complete(request, req, &mut None), status)
+            complete_one(request, req, status)
         }
     }
 }
@@ -232,7 +263,7 @@ pub fn test(request: &mut Handle, flag: OutFlag, status: OutStatus) -> Result<()
     let done = request::test(|d| req.is_complete(d));
     flag.set(done);
     if done {
-        finish(complete(request, req, &mut None), status)
+        complete_one(request, req, status)
     } else {
         Ok(())
     }
@@ -292,10 +323,7 @@ pub fn waitany(
     }
     let ArrayRequest { at, request } = all[request::wait_any(&all)];
     indx.set(at as i32);
-    finish(
-        complete(&mut array_of_requests[at], request, &mut None),
-        status,
-    )
+    complete_one(&mut array_of_requests[at], request, status)
 }
 
 pub fn testany(
@@ -320,10 +348,7 @@ pub fn testany(
     match found {
         Some(&ArrayRequest { at, request }) => {
             indx.set(at as i32);
-            finish(
-                complete(&mut array_of_requests[at], request, &mut None),
-                status,
-            )
+            complete_one(&mut array_of_requests[at], request, status)
         }
         None => {
             indx.set(constants::MPI_UNDEFINED);

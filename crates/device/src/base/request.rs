@@ -185,7 +185,7 @@ impl Requests {
         // Field by field: moving a whole slot that was just written stalls on its stores.
         let slot = &mut self.slots[at as usize];
         debug_assert!(matches!(slot.operation, Operation::Free));
-        // Not assigned, which would first drop that there is nothing.
+        // Assigning would first call what drops operations, for one that holds nothing.
         std::mem::forget(std::mem::replace(&mut slot.operation, operation));
         slot.done = false;
         slot.detached = false;
@@ -293,20 +293,25 @@ impl Requests {
         slot.completion
     }
 
-    /// As [`Requests::take`], if the operation is complete and nobody need be told how it ended: it
-    /// has neither failed nor been cancelled, and a receive's buffer is full.
-    #[inline]
-    pub fn take_if_exact(&mut self, req: ReqId) -> bool {
+    /// As [`Requests::take`], if the operation is complete, has neither failed nor been cancelled,
+    /// and has filled the buffer, or `is_well` agrees. Returns the envelope and the bytes received.
+    #[inline(always)]
+    pub fn take_well(
+        &mut self,
+        req: ReqId,
+        is_well: impl FnOnce() -> bool,
+    ) -> Option<(Envelope, u64)> {
         let slot = &self.slots[req.0 as usize];
-        let completion = &slot.completion;
-        let is_exact = slot.done
-            && completion.fault.is_none()
-            && !completion.cancelled
-            && completion.received == completion.room;
-        if is_exact {
-            self.free.push(req.0);
+        let ended = &slot.completion;
+        if !slot.done
+            || ended.fault.is_some()
+            || ended.cancelled
+            || ended.received != ended.room && !is_well()
+        {
+            return None;
         }
-        is_exact
+        self.free.push(req.0);
+        Some((ended.envelope, ended.received))
     }
 
     pub fn peek(&self, req: ReqId) -> Option<Completion> {

@@ -10,7 +10,7 @@ mod send;
 pub use receive::Unreceived;
 
 use crate::base::header::{self, Header};
-use crate::base::key::{ContextId, ProcId};
+use crate::base::key::{ContextId, Envelope, ProcId};
 use crate::base::request::{Completion, ReqId};
 use crate::progress::device::Device;
 use crate::progress::wait::{WaitingFor, wait_until};
@@ -104,11 +104,16 @@ impl Device {
         self.worker.engine.requests.take(req)
     }
 
-    /// As [`Device::take`], if the operation is complete and nobody need be told how it ended: it
-    /// has neither failed nor been cancelled, and a receive's buffer is full. False: it stays.
-    #[inline]
-    pub fn take_if_exact(&mut self, req: ReqId) -> bool {
-        self.worker.engine.requests.take_if_exact(req)
+    /// As [`Device::take`], if the operation is complete, has neither failed nor been cancelled,
+    /// and has filled its buffer, or `is_well` agrees. Returns the envelope and the bytes received.
+    /// `None`: it stays.
+    #[inline(always)]
+    pub fn take_well(
+        &mut self,
+        req: ReqId,
+        is_well: impl FnOnce() -> bool,
+    ) -> Option<(Envelope, u64)> {
+        self.worker.engine.requests.take_well(req, is_well)
     }
 
     /// How a completed operation ended. The request stays.

@@ -15,7 +15,7 @@ pub(crate) const SHORT_MAX_BYTES: usize = 4096;
 
 impl Worker {
     /// Sends an eager message by shared memory, if nothing else is to be decided or done. False:
-    /// the general way must be gone.
+    /// the general way is to be taken.
     ///
     /// # Safety
     /// `len` bytes at `ptr` must be readable.

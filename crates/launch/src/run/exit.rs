@@ -178,6 +178,11 @@ impl Job<'_> {
         if let Backend::Local(local) = &mut self.backend {
             local.watcher = None;
         }
+        if self.shutdown.is_none()
+            && let Some(parent) = &mut self.parent
+        {
+            parent.ended();
+        }
         self.stop_model();
         self.shut_down_agents(events);
         kill_orphans(self.shutdown.is_some());

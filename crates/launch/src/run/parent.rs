@@ -37,6 +37,11 @@ impl Parent {
         self.has_failed
     }
 
+    /// Tells it that the job's ranks have all ended, and none of them has failed.
+    pub(super) fn ended(&mut self) {
+        self.socket.ended();
+    }
+
     /// Tells it that the job's ranks will not come.
     pub(super) fn failed(&mut self, why: &str) {
         self.has_failed |= !self.connected;

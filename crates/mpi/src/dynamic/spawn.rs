@@ -97,6 +97,7 @@ pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Out
         match socket.borrow_mut().as_mut()?.news() {
             SpawnNews::Nothing => None,
             SpawnNews::Failed(why) => Some(err!(Spawn, "{why}")),
+            SpawnNews::Ended => Some(err!(Spawn, "all of them have ended")),
         }
     };
     // Without a launcher of Ferry's, the connection tells of their death.
@@ -124,8 +125,8 @@ pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Out
     }
 }
 
-/// Watches the launcher of a job: if the job dies while processes of it are connected to this one,
-/// operations with them fail.
+/// Watches the launcher of a job: if the job dies or ends while processes of it are connected to
+/// this one, operations with them fail.
 fn watch_job(job: u64, socket: SpawnSocket) {
     let released = Arc::new(AtomicBool::new(false));
     let launcher = Launcher {
@@ -144,15 +145,19 @@ fn watch_job(job: u64, socket: SpawnSocket) {
         let Some(launcher) = launchers.as_mut().and_then(|all| all.get_mut(&job)) else {
             return true;
         };
-        let SpawnNews::Failed(why) = launcher.socket.news() else {
-            return false;
+        let how = match launcher.socket.news() {
+            SpawnNews::Nothing => return false,
+            SpawnNews::Failed(why) => format!("died: {why}"),
+            SpawnNews::Ended => {
+                "ended: all of its processes have, without MPI_Comm_disconnect".into()
+            }
         };
         d.unwatch(launcher.socket.as_fd());
         if let Some(all) = launchers.as_mut() {
             all.remove(&job);
         }
         drop(launchers);
-        universe::fail_job(d, job, &why);
+        universe::fail_job(d, job, &how);
         true
     };
     device::device().add_background(Arc::new(Mutex::new(look)));

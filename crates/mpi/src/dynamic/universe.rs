@@ -202,12 +202,12 @@ pub(super) fn show_known_jobs(awaits_unknown: bool) {
     device::device().show_known_jobs(&jobs, awaits_unknown);
 }
 
-/// Processes of a job fail: it has ended.
-pub(super) fn fail_job(d: &mut device::Device, job: u64, why: &str) {
+/// Processes of a job fail, which has ended. `how`: "died: WHY", for example.
+pub(super) fn fail_job(d: &mut device::Device, job: u64, how: &str) {
     let universe = universe();
     let of_job = universe.by_name.iter().filter(|(name, _)| name.job == job);
     for (name, &process) in of_job {
-        let text = format!("rank {} of job {job:x}, which has died: {why}", name.rank);
+        let text = format!("rank {} of job {job:x}, which has {how}", name.rank);
         d.fail_foreign(process, &text);
     }
 }
@@ -247,7 +247,7 @@ fn watched(d: &mut device::Device, job: u64, process: ProcId, link: Option<u64>)
         let lost = d.is_lost(process);
         if lost {
             let why = device::last_failure().unwrap_or_else(|| "it has died".into());
-            fail_job(d, job, &why);
+            fail_job(d, job, &format!("died: {why}"));
         }
         lost
     };

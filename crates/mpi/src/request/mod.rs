@@ -132,6 +132,15 @@ enum Class {
     Other,
 }
 
+/// How a send or a receive has ended that has not failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WellEnded {
+    /// A send.
+    Sent,
+    /// A receive: source, tag, and bytes received.
+    Received(u32, u32, u64),
+}
+
 /// A request of the program.
 pub struct Request {
     /// The handle.
@@ -346,20 +355,26 @@ impl Request {
         }
     }
 
-    /// Completes a send or a receive, if it is complete and nobody need be told how it ended: see
-    /// [`Device::take_if_exact`]. False: nothing was done.
+    /// Completes a send or a receive, if it is complete and has ended well. Returns the status.
+    /// `None`: nothing was done.
     #[inline(always)]
-    pub fn complete_if_exact(&self, d: &mut Device) -> bool {
+    pub fn complete_well(&self, d: &mut Device) -> Option<WellEnded> {
         let State::Active(Active::Device(req)) = self.state(d) else {
-            return false;
+            return None;
         };
         let req = *req;
-        if !d.take_if_exact(req) {
-            return false;
-        }
-        // Not assigned, which would first drop that there is nothing.
+        let operation = self.operation();
+        let may_be_short = || {
+            let comm = operation.comm.as_ref();
+            comm.is_some_and(|c| !c.has_exact_lengths())
+        };
+        let (envelope, bytes) = d.take_well(req, may_be_short)?;
+        // Assigning would first call what drops states, for one that holds nothing.
         std::mem::forget(std::mem::replace(self.state(d), State::Inactive));
-        true
+        Some(match operation.class {
+            Class::Receive => WellEnded::Received(envelope.source, envelope.tag, bytes),
+            _ => WellEnded::Sent,
+        })
     }
 
     /// Ends a collective that the library has started for itself, and that needs no cleaning up.

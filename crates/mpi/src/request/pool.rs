@@ -41,7 +41,7 @@ pub(super) fn make(d: &mut Device, comm: &Arc<Comm>, class: Class, active: Activ
     }
     let state = recycled.state(d);
     debug_assert!(matches!(state, State::Inactive));
-    // Not assigned, which would first drop that there is nothing.
+    // Assigning would first call what drops states, for one that holds nothing.
     std::mem::forget(std::mem::replace(state, State::Active(active)));
     recycled
 }

@@ -31,7 +31,7 @@ const ROOT_BITS: u32 = 16;
 const LEN_BITS: u32 = 12;
 const _: () = assert!(SLOT_MAX_BYTES < 1 << LEN_BITS);
 
-/// Marks the words of one phase of one communicator. Never 0. Whatever else lies in a word's place
+/// Marks the words of one phase of one communicator. Odd. Whatever else lies in a word's place
 /// (data, or a word of an earlier communicator that had the same board) has this mark only by a
 /// chance of 1 in 2^31.
 #[inline]
@@ -49,9 +49,14 @@ fn signature_word(posted: Posted, mark: u32) -> u64 {
     u64::from(mark) << 32 | u64::from(posted.code) << 28 | root << LEN_BITS | u64::from(posted.len)
 }
 
-/// Reads a slot's signature word. `None`: the word does not have this mark.
+/// A bit of the mark that is set in every word, except in one that says that some member's
+/// signature differs.
+const AGREED: u64 = 1 << 32;
+
+/// Reads a slot's signature word, also of one without [`AGREED`]. `None`: the word does not have
+/// this mark.
 fn read_word(word: u64, mark: u32) -> Option<Posted> {
-    ((word >> 32) as u32 == mark).then_some(Posted {
+    (((word | AGREED) >> 32) as u32 == mark).then_some(Posted {
         code: word as u32 >> 28,
         root: word as u32 >> LEN_BITS & ((1 << ROOT_BITS) - 1),
         len: word as u32 & ((1 << LEN_BITS) - 1),
@@ -139,7 +144,8 @@ impl Slots<'_> {
             let word = unsafe { self.signature_at(r).read() };
             Some((r, read_word(word, self.mark).filter(|p| *p != self.posted)?))
         });
-        match (read_word(found, self.mark), all.next()) {
+        let theirs = read_word(found, self.mark).filter(|p| *p != self.posted);
+        match (theirs, all.next()) {
             (None, Some((r, theirs))) => self.posted.disagreement(r, Some(theirs), size),
             (theirs, _) => self.posted.disagreement(i, theirs, size),
         }
@@ -292,9 +298,11 @@ unsafe fn execute(
                     slots.check(last, &mut error);
                     fold(0, last, slots.at(last), &mut error);
                     if error.is_some() {
+                        // All members are to see it, also those whose signature is this slot's.
+                        let word = slots.signature_at(last);
                         // SAFETY: only the last member to post writes here, before the phase is
                         // open.
-                        unsafe { slots.signature_at(last).write(0) };
+                        unsafe { word.write(word.read() & !AGREED) };
                     }
                 }
                 group.open(&device::device());
@@ -388,6 +396,8 @@ mod tests {
         let mark = phase_mark(one, 70_000);
         let word = signature_word(posted, mark);
         assert_eq!(read_word(word, mark), Some(posted));
+        assert_ne!(word & !AGREED, word);
+        assert_eq!(read_word(word & !AGREED, mark), Some(posted));
         for other in [
             phase_mark(one, 70_008),
             phase_mark(one, 70_000 + (1 << 16)),
