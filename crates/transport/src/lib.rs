@@ -72,13 +72,13 @@ pub use foreign_processes::{ForeignProcess, ForeignProcesses, Link};
 pub use inbox::Inbox;
 pub use names::{SHM_INDEX, TRANSPORT_NAMES};
 pub use node_collectives::NodeCollectives;
-pub use registry::{SHORT_HEAD_BYTES, SharedSegment, Transports, open};
+pub use registry::{SharedSegment, Transports, open};
 pub use remote_memory::{Blocks, Offer, RemoteError, RemoteMemory, SegmentKey};
 pub use rendezvous_offload::{Expected, RendezvousOffload};
 pub use short_copy::short_copy;
 pub use transport::{
     Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features,
-    Fragments, ReadStart, Streamed, Transport, ZeroCopy,
+    Fragments, ReadStart, SHORT_HEAD_BYTES, Streamed, Transport, ZeroCopy,
 };
 pub use virtual_time::VirtualTime;
 pub use wakeup::Wakeup;

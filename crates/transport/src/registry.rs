@@ -584,6 +584,5 @@ mod node;
 mod short;
 
 pub use foreign::SharedSegment;
-pub use short::SHORT_HEAD_BYTES;
 #[cfg(all(test, not(loom)))]
 mod tests;

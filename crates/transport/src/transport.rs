@@ -11,6 +11,8 @@ use std::sync::atomic::AtomicU32;
 pub const FRAGMENT_BYTES: usize = 16 * 1024;
 /// Longest head of a fragment, bytes: what the layer above puts in front of one.
 pub const FRAGMENT_HEAD_MAX_BYTES: usize = 16;
+/// Bytes of the head of a short message: see [`Transports`](crate::Transports).
+pub const SHORT_HEAD_BYTES: usize = 16;
 
 /// The body of an active message to send.
 pub enum Body<'a> {

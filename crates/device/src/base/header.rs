@@ -1,6 +1,7 @@
 //! Active-message headers: the types of messages between devices, and their fields.
 
 use crate::base::key::{ContextId, Key};
+use ferry_transport::SHORT_HEAD_BYTES;
 
 /// EAGER: a complete message. The receiver does not answer it.
 pub(crate) const EAGER: u8 = 1;
@@ -43,7 +44,7 @@ pub(crate) const ACTIVE: u8 = 15;
 /// Longest header, bytes: an RTS with its count of speculative messages.
 pub(crate) const HEADER_MAX_BYTES: usize = 40;
 /// Length of an eager message's header, bytes: its match key.
-pub(crate) const EAGER_HEADER_BYTES: usize = 16;
+pub(crate) const EAGER_HEADER_BYTES: usize = SHORT_HEAD_BYTES;
 
 /// Reads fields from the front of a message. A read returns `None` when the message is too short.
 pub(crate) struct Fields<'a>(pub &'a [u8]);

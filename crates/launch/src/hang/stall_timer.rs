@@ -63,7 +63,8 @@ impl StallTimer {
     /// Where some may be for processes that have finished, only time tells.
     pub fn none_is_under_way(&mut self, traffic: Traffic) -> bool {
         if self.traffic.0 != traffic {
-            self.traffic = (traffic, self.stalled);
+            // So long at least have all slept, of whatever job.
+            self.traffic = (traffic, HANG_DURATION);
         } else {
             self.traffic.1 += self.step;
         }

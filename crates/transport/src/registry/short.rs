@@ -1,10 +1,7 @@
 //! Short messages to processes of the node: most messages of most programs, by the shortest way.
 
 use super::{SHM, Transports};
-use crate::{Answer, ProcId};
-
-/// Bytes of the head of a short message.
-pub const SHORT_HEAD_BYTES: usize = 16;
+use crate::{Answer, ProcId, SHORT_HEAD_BYTES};
 
 impl Transports {
     /// Sends a message whose head and body fit in one record, if shared memory leads to `to` and
