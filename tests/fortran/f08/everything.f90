@@ -154,14 +154,15 @@ contains
   end subroutine
 
   subroutine matched()
-    integer, asynchronous :: in(2)
+    integer, asynchronous :: out(2), in(2)
     type(MPI_Message) :: message
     type(MPI_Request) :: request
     type(MPI_Status) :: status
     logical :: flag
     call MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, flag, message, status)
     call check(.not. flag, 'no message')
-    call MPI_Isend([1, 2], 2, MPI_INTEGER, 0, 6, MPI_COMM_SELF, request)
+    out = [1, 2]
+    call MPI_Isend(out, 2, MPI_INTEGER, 0, 6, MPI_COMM_SELF, request)
     call MPI_Mprobe(0, 6, MPI_COMM_SELF, message, status)
     call MPI_Mrecv(in, 2, MPI_INTEGER, message, status)
     call check(message == MPI_MESSAGE_NULL .and. all(in == [1, 2]), 'mrecv')

@@ -127,7 +127,7 @@ contains
   end subroutine
 
   subroutine nonblocking()
-    integer, asynchronous :: values(3), total(3)
+    integer SHARED_WITH_MPI :: values(3), total(3)
     integer :: requests(3), i
     values = rank
     call MPI_Iallreduce(values, total, 3, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, requests(1), ierr)

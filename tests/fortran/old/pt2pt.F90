@@ -25,7 +25,7 @@ contains
 
   ! Every mode of sending, with what the status says.
   subroutine modes()
-    integer, asynchronous :: out(3), in(3)
+    integer SHARED_WITH_MPI :: out(3), in(3)
     integer :: status(MPI_STATUS_SIZE), requests(2), count, mode, size
     integer, allocatable :: space(:)
     logical :: flag
@@ -74,7 +74,7 @@ contains
 
   ! Indices count from one.
   subroutine several()
-    integer, asynchronous :: in(4)
+    integer SHARED_WITH_MPI :: in(4)
     integer :: requests(4), statuses(MPI_STATUS_SIZE, 4), status(MPI_STATUS_SIZE)
     integer :: indices(4), seen(4), index, i, n, k, done
     logical :: flag
@@ -145,14 +145,14 @@ contains
   ! A small message, which need not wait for its receive.
   subroutine send_to_next()
     integer :: request
-    integer, save, asynchronous :: out(5)
+    integer, save SHARED_WITH_MPI :: out(5)
     out = rank
     call MPI_Isend(out, 5, MPI_INTEGER, next, 78, MPI_COMM_WORLD, request, ierr)
     call MPI_Request_free(request, ierr)
   end subroutine
 
   subroutine persistent()
-    integer, asynchronous :: out, in
+    integer SHARED_WITH_MPI :: out, in
     integer :: requests(2), statuses(MPI_STATUS_SIZE, 2), i
     logical :: flag
     call MPI_Send_init(out, 1, MPI_INTEGER, next, 3, MPI_COMM_WORLD, requests(1), ierr)
@@ -177,7 +177,7 @@ contains
   end subroutine
 
   subroutine partitioned()
-    integer, asynchronous :: out(8), in(8)
+    integer SHARED_WITH_MPI :: out(8), in(8)
     integer :: requests(2), i
     logical :: flag
     integer(kind=MPI_COUNT_KIND) :: two
@@ -200,7 +200,7 @@ contains
   ! MPI_BOTTOM with addresses in a datatype.
   subroutine nothing()
     integer :: type, request
-    integer, asynchronous :: here(2), there(2)
+    integer SHARED_WITH_MPI :: here(2), there(2)
     integer(kind=MPI_ADDRESS_KIND) :: places(1)
     here = [rank, 5]
     there = 0

@@ -23,7 +23,7 @@ program windows
 contains
 
   subroutine fences()
-    integer, asynchronous :: mine(4), got(4)
+    integer SHARED_WITH_MPI :: mine(4), got(4)
     integer :: win, n, errhandler
     integer(kind=AK) :: value
     logical :: flag
