@@ -1,13 +1,13 @@
 //! Handles that are ints.
 
+use crate::given;
 use crate::table;
 use ferry_translate::abi::{INVALID, PREDEFINED, kind::Kind};
-use ferry_translate::extras::of_standard_int;
 
 /// Handles of objects are not below this. MPICH's predefined ones are.
 const OBJECTS: u32 = 0xc000_0000;
 /// Bits of the index. The standard ABI's generation has no room: as with MPICH, a handle that has
-/// been freed is found, unless a new object has got its number.
+/// been freed cannot be told from that of a new object which has got its number.
 const INDEX_MASK: u32 = !OBJECTS;
 
 /// The predefined handles of a kind, with those of the standard ABI.
@@ -27,9 +27,9 @@ const fn predefined<K: Kind>() -> &'static [(u32, u64)] {
     }
 }
 
-/// The place of a predefined datatype: its number, or 128 and more for pairs of types.
+/// The place of a predefined datatype: its number, shifted by its kind so that no two meet.
 const fn place(datatype: u32) -> usize {
-    ((datatype & 0x7f) | (datatype >> 24 & 0x80)) as usize
+    datatype.wrapping_add(datatype >> 26) as u8 as usize
 }
 
 /// MPICH's extension MPIX_C_FLOAT16, another name of binary16. Programs get it instead of
@@ -72,11 +72,14 @@ static DATATYPES_OUT: [u32; 256] = {
 /// The index of datatypes among the kinds.
 const DATATYPE: usize = ferry_translate::abi::kind::Datatype::INDEX;
 
+/// So many predefined handles are compared with, one after the other, without a branch.
+const FEW: usize = 4;
+
 /// The standard ABI's handle.
 #[inline(always)]
 pub fn standard<K: Kind>(handle: u32) -> u64 {
     if handle >= OBJECTS {
-        return of_object::<K>(handle);
+        return given::standard(K::INDEX, handle & INDEX_MASK);
     }
     if K::INDEX == DATATYPE {
         let (own, standard) = DATATYPES[place(handle)];
@@ -86,19 +89,19 @@ pub fn standard<K: Kind>(handle: u32) -> u64 {
             INVALID
         };
     }
-    for (own, standard) in predefined::<K>() {
-        if *own == handle {
-            return *standard;
-        }
+    let all = predefined::<K>();
+    if all.len() <= FEW {
+        // Without branches: a message waits for each that is taken.
+        return all.iter().fold(
+            INVALID,
+            |found, (own, standard)| {
+                if *own == handle { *standard } else { found }
+            },
+        );
     }
-    INVALID
-}
-
-/// The standard ABI's handle of an object.
-fn of_object<K: Kind>(handle: u32) -> u64 {
-    let index = handle & INDEX_MASK;
-    // SAFETY: asks a table of the standard library.
-    unsafe { of_standard_int::<K>((index + PREDEFINED as u32) as i32) }
+    all.iter()
+        .find(|(own, _)| *own == handle)
+        .map_or(INVALID, |(_, standard)| *standard)
 }
 
 /// The handle of one of the standard ABI.
@@ -107,6 +110,7 @@ pub fn of_standard<K: Kind>(handle: u64) -> u32 {
     if handle >= PREDEFINED {
         let index = handle as u32;
         assert!(index <= INDEX_MASK, "more objects of one kind than handles");
+        given::store(K::INDEX, index, handle);
         return OBJECTS | index;
     }
     if K::INDEX == DATATYPE {

@@ -5,6 +5,7 @@
 //! ABI's handle below. A status has 20 bytes. An error code is its class and 128 times the number
 //! of its text.
 
+mod given;
 mod handles;
 mod objects;
 

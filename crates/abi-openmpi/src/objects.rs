@@ -64,14 +64,14 @@ pub unsafe fn standard(handle: usize) -> u64 {
     if is_object(handle as u64) {
         return handle as u64;
     }
-    if handle < 4096 || !handle.is_multiple_of(align_of::<u64>()) {
+    if handle < 4096 {
         return INVALID;
     }
     let object: *const Object = std::ptr::with_exposed_provenance(handle);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise. What is no object may be at any address.
     unsafe {
-        if (*object).mark == MARK {
-            (*object).standard
+        if (&raw const (*object).mark).read_unaligned() == MARK {
+            (&raw const (*object).standard).read_unaligned()
         } else {
             INVALID
         }

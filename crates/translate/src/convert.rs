@@ -74,8 +74,12 @@ pub fn rank_out<A: Abi>(rank: i32) -> i32 {
 /// A tag or MPI_ANY_TAG.
 #[inline(always)]
 pub fn tag_in<A: Abi>(tag: i32) -> i32 {
+    if tag >= 0 { tag } else { special_tag::<A>(tag) }
+}
+
+#[cold]
+fn special_tag<A: Abi>(tag: i32) -> i32 {
     match tag {
-        _ if tag >= 0 => tag,
         _ if tag == A::ANY_TAG => constants::MPI_ANY_TAG,
         constants::MPI_ANY_TAG => NO_RANK,
         _ => tag,

@@ -102,7 +102,11 @@ pub unsafe fn status_in<A: Abi>(status: *const A::Status) -> Status {
 /// `to` is valid, null or MPI_STATUS_IGNORE.
 #[inline(always)]
 pub unsafe fn store_status<A: Abi>(status: &Status, to: *mut A::Status) {
-    if status.source != Status::NOT_STORED && !is_ignored::<A>(to) {
+    // First what a program has chosen: most want no status.
+    if is_ignored::<A>(to) {
+        return;
+    }
+    if status.source != Status::NOT_STORED {
         // SAFETY: neither null nor the constant.
         unsafe { A::store_status(status, to) };
     }
