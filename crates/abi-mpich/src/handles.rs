@@ -72,8 +72,18 @@ static DATATYPES_OUT: [u32; 256] = {
 /// The index of datatypes among the kinds.
 const DATATYPE: usize = ferry_translate::abi::kind::Datatype::INDEX;
 
-/// So many predefined handles are compared with, one after the other, without a branch.
-const FEW: usize = 4;
+/// The predefined handle that most calls are given, which is looked at first: MPI_COMM_WORLD.
+const fn likely<K: Kind>() -> Option<(u32, u64)> {
+    let all = predefined::<K>();
+    let mut at = 0;
+    while at < all.len() {
+        if all[at].1 == ferry_translate::constants::MPI_COMM_WORLD {
+            return Some(all[at]);
+        }
+        at += 1;
+    }
+    None
+}
 
 /// The standard ABI's handle.
 #[inline(always)]
@@ -90,14 +100,10 @@ pub fn standard<K: Kind>(handle: u32) -> u64 {
         };
     }
     let all = predefined::<K>();
-    if all.len() <= FEW {
-        // Without branches: a message waits for each that is taken.
-        return all.iter().fold(
-            INVALID,
-            |found, (own, standard)| {
-                if *own == handle { *standard } else { found }
-            },
-        );
+    if let Some((own, standard)) = const { likely::<K>() }
+        && own == handle
+    {
+        return standard;
     }
     all.iter()
         .find(|(own, _)| *own == handle)

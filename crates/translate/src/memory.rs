@@ -102,13 +102,48 @@ pub unsafe fn status_in<A: Abi>(status: *const A::Status) -> Status {
 /// `to` is valid, null or MPI_STATUS_IGNORE.
 #[inline(always)]
 pub unsafe fn store_status<A: Abi>(status: &Status, to: *mut A::Status) {
-    // First what a program has chosen: most want no status.
-    if is_ignored::<A>(to) {
-        return;
-    }
-    if status.source != Status::NOT_STORED {
+    if status.source != Status::NOT_STORED && !is_ignored::<A>(to) {
         // SAFETY: neither null nor the constant.
         unsafe { A::store_status(status, to) };
+    }
+}
+
+/// A status that a call stores to, if the program wants one.
+pub struct NewStatus<A> {
+    value: MaybeUninit<Status>,
+    abi: PhantomData<A>,
+}
+
+impl<A: Abi> NewStatus<A> {
+    /// Nothing is written until it is known that there is one.
+    #[inline(always)]
+    pub fn unwritten() -> Self {
+        NewStatus {
+            value: MaybeUninit::uninit(),
+            abi: PhantomData,
+        }
+    }
+
+    /// Its address, or the standard ABI's MPI_STATUS_IGNORE for a program that wants none.
+    #[inline(always)]
+    pub fn pointer(&mut self, of_program: *const A::Status) -> *mut Status {
+        if is_ignored::<A>(of_program) {
+            null_mut()
+        } else {
+            self.value.write(Status::UNTOUCHED)
+        }
+    }
+
+    /// Stores what the call has stored.
+    ///
+    /// # Safety
+    /// `to` is what `pointer` was told, and valid, null or MPI_STATUS_IGNORE.
+    #[inline(always)]
+    pub unsafe fn store(&self, to: *mut A::Status) {
+        if !is_ignored::<A>(to) {
+            // SAFETY: `pointer` has written the value, and the rest is the caller's promise.
+            unsafe { store_status::<A>(self.value.assume_init_ref(), to) };
+        }
     }
 }
 

@@ -161,14 +161,18 @@ fn body(
         Returns::Code => "A::code_out(returned)",
         _ => "returned",
     };
+    // The entry is read last, so that conversions have its register.
+    let places: Vec<String> = (0..passed.len()).map(|at| format!("passed.{at}")).collect();
+    let converted: String = passed.iter().map(|one| format!("{one}, ")).collect();
     let _ = writeln!(
         out,
         "{head} {{\n    // SAFETY: the entry has these types; what the program passes is \
-         converted and no more.\n    unsafe {{\n        let entry: unsafe extern \"C\" fn({}) -> \
-         {standard} = function({number});\n        {before}let returned = entry({});\n        \
+         converted and no more.\n    unsafe {{\n        {before}let passed = \
+         ({converted});\n        let entry: unsafe extern \"C\" fn({}) -> {standard} = \
+         function({number});\n        let returned = entry({});\n        \
          {after}{on_success}{value}\n    }}\n}}",
         types.join(", "),
-        passed.join(", "),
+        places.join(", "),
     );
 }
 

@@ -223,10 +223,9 @@ fn plain_kind(f: &Function, p: &Parameter, word: &str, mut plain: Lowered) -> Lo
         }
         "new status" => {
             plain.ty = "*mut S".into();
-            plain.before = format!("let mut {n}_ = Status::UNTOUCHED;\n        ");
-            plain.pass =
-                format!("if is_ignored::<A>({n}) {{ null_mut() }} else {{ &raw mut {n}_ }}");
-            plain.after = format!("store_status::<A>(&{n}_, {n});\n        ");
+            plain.before = format!("let mut {n}_ = NewStatus::<A>::unwritten();\n        ");
+            plain.pass = format!("{n}_.pointer({n})");
+            plain.after = format!("{n}_.store({n});\n        ");
         }
         "statuses" => {
             plain.ty = "*mut S".into();
