@@ -62,7 +62,7 @@ fn modules_below(compiler: &[OsString], lib: &Path) -> Result<Modules, String> {
     let installed = lib.join(INSTALLED_MODULES).join(&key);
     let folder = match installed.join(OPTIONS).exists() {
         true => installed,
-        false => cached(&key, |folder| compile_modules(compiler, folder))?,
+        false => cached(&cache()?, &key, |folder| compile_modules(compiler, folder))?,
     };
     let options = fs::read_to_string(folder.join(OPTIONS))
         .map_err(|e| format!("{}: {e}", folder.join(OPTIONS).display()))?;
@@ -191,9 +191,13 @@ fn cache() -> Result<PathBuf, String> {
         .ok_or_else(|| "module files cannot be kept: neither XDG_CACHE_HOME nor HOME is set".into())
 }
 
-/// The folder `key` of the cache. `make` fills it if it is not there.
-fn cached(key: &str, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
-    let cache = cache()?;
+/// The folder `key` of the cache. `make` fills it if it is not there. Of several processes that
+/// want it, one fills it, and the others wait.
+fn cached(
+    cache: &Path,
+    key: &str,
+    make: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<PathBuf, String> {
     let folder = cache.join(key);
     if folder.exists() {
         return Ok(folder);
@@ -204,7 +208,7 @@ fn cached(key: &str, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<P
             cache.display()
         )
     };
-    fs::create_dir_all(&cache).map_err(unusable)?;
+    fs::create_dir_all(cache).map_err(unusable)?;
     let lock = File::create(cache.join(format!("{key}.lock"))).map_err(unusable)?;
     flock(&lock, FlockOperation::LockExclusive).map_err(|e| unusable(e.into()))?;
     if folder.exists() {
@@ -320,7 +324,7 @@ fn library(
         write_sources(folder, sources)?;
         compile_library(cc, name, defines, c_library, folder)
     };
-    Ok(cached(&key, compile)?.join(name))
+    Ok(cached(&cache()?, &key, compile)?.join(name))
 }
 
 fn compile_library(
@@ -361,6 +365,10 @@ fn compile_library(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -375,5 +383,31 @@ mod tests {
         assert_ne!(shell, of(&["sh", "-i8"], "module mpi"));
         assert_ne!(shell, of(&["sh"], "module mpi_f08"));
         assert_ne!(of(&["nothing-1"], ""), of(&["nothing-2"], ""));
+    }
+    #[test]
+    fn one_of_many_fills_a_folder_of_the_cache() {
+        let cache = env::temp_dir().join(format!("ferry-cache-{}", std::process::id()));
+        fs::create_dir_all(cache.join("key.new")).unwrap();
+        fs::write(cache.join("key.new/half"), "of a killed process").unwrap();
+        let refused = cached(&cache, "key", |_| Err("does not compile".into()));
+        assert_eq!(refused.unwrap_err(), "does not compile");
+        assert!(!cache.join("key").exists() && !cache.join("key.new").exists());
+
+        let (ready, made) = (Barrier::new(8), AtomicU32::new(0));
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    ready.wait();
+                    let folder = cached(&cache, "key", |folder| {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        fs::write(folder.join("mpi.mod"), "whole").map_err(|e| e.to_string())
+                    });
+                    let text = fs::read_to_string(folder.unwrap().join("mpi.mod"));
+                    assert_eq!(text.unwrap(), "whole");
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+        fs::remove_dir_all(&cache).unwrap();
     }
 }
