@@ -58,6 +58,8 @@ enum Task {
         #[command(subcommand)]
         what: Option<Machines>,
     },
+    /// List which algorithms collectives use, or simulate them for many ranks
+    Collectives(collectives::Options),
     /// Join network namespaces by an Ethernet that crosses the channel of a modelled machine
     Ethernet(ethernet::Options),
     /// Keep the names of MPI_Publish_name for jobs that mpiexec --names starts
@@ -121,6 +123,15 @@ fn main() -> ExitCode {
             }
         };
     }
+    if let Task::Collectives(options) = &task {
+        return match collectives::run(options, &mut std::io::stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(text) => {
+                eprintln!("ferry: collectives: {text}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     if let Task::Names { listen, file } = task {
         return match ferry_launch::serve_names(&listen, file) {
             Ok(()) => ExitCode::SUCCESS,
@@ -172,7 +183,9 @@ fn run(task: Task) -> Result<String, String> {
             Some(Machines::Show { name, file }) => machines::show(&name, file),
             Some(Machines::Measure { name }) => machines::measure(&name),
         },
-        Task::Ethernet(_) | Task::Names { .. } | Task::Run { .. } => Ok(String::new()),
+        Task::Ethernet(_) | Task::Collectives(_) | Task::Names { .. } | Task::Run { .. } => {
+            Ok(String::new())
+        }
         Task::Install {
             prefix,
             from,

@@ -81,7 +81,7 @@ impl Cost {
     }
 
     fn seconds(&self, n: f64, path: Load, work: Load) -> f64 {
-        let large = |l: Load| l.bytes > l.messages * f64::from(self.eager_max_bytes);
+        let large = |l: Load| l.bytes > l.count * f64::from(self.eager_max_bytes);
         let extra = |l: Load| if large(l) { self.rendezvous_s } else { 0. };
         let alone = path.messages * (self.latency_s + extra(path)) + self.volume(path);
         let together = work.messages * (self.overhead_s + extra(work)) + self.volume(work);
@@ -101,10 +101,20 @@ impl Default for Cost {
 /// Messages and bytes: of the longest chain, or of all ranks together.
 #[derive(Clone, Copy, Default)]
 struct Load {
+    /// Messages, in latencies: some that follow each other cost less than one each.
     messages: f64,
+    /// How many these are.
+    count: f64,
     bytes: f64,
     reduced: f64,
     copied: f64,
+}
+
+impl Load {
+    /// The same load, of so many messages.
+    fn of(self, count: f64) -> Load {
+        Load { count, ..self }
+    }
 }
 
 /// A collective algorithm.
@@ -314,6 +324,7 @@ impl Problem {
         let piece = m / segments;
         let load = |messages, bytes, reduced, copied| Load {
             messages,
+            count: messages,
             bytes,
             reduced,
             copied,
@@ -335,7 +346,7 @@ impl Problem {
                 };
                 let handled = 1. + (n - 1.) * cost.overhead_s / cost.latency_s;
                 (
-                    load(handled, (n - 1.) * m, r, 0.),
+                    load(handled, (n - 1.) * m, r, 0.).of(n - 1.),
                     load(n - 1., (n - 1.) * m, r, 0.),
                 )
             }
@@ -442,7 +453,7 @@ impl Problem {
             (Kind::Gather | Kind::Scatter, Flat) => {
                 let handled = 1. + (n - 1.) * cost.overhead_s / cost.latency_s;
                 (
-                    load(handled, (n - 1.) * m, 0., 0.),
+                    load(handled, (n - 1.) * m, 0., 0.).of(n - 1.),
                     load(n - 1., (n - 1.) * m, 0., 0.),
                 )
             }
@@ -485,7 +496,7 @@ impl Problem {
             (Kind::Alltoall, Spread) => {
                 let handled = 1. + (n - 1.) * (cost.overhead_s / cost.latency_s).min(1.);
                 (
-                    load(handled, (n - 1.) * m, 0., 0.),
+                    load(handled, (n - 1.) * m, 0., 0.).of(n - 1.),
                     load(n * (n - 1.), n * (n - 1.) * m, 0., 0.),
                 )
             }

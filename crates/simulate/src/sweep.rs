@@ -1,0 +1,251 @@
+//! All algorithms of a collective, each simulated, beside the one that the cost model chooses and
+//! beside what no algorithm can do better than.
+
+use crate::network::LINK_LATENCY_S;
+use crate::program::picoseconds;
+use crate::run::{Job, Outcome, simulate};
+use crate::{Error, Network};
+use ferry_schedule::{
+    Algorithm, Block, Collective, CommView, Cost, Kind, Reduction, Root, Team, plan,
+};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The collectives that [`Sweep`] knows. The v-forms have the algorithms of the others.
+pub const KINDS: [Kind; 10] = [
+    Kind::Barrier,
+    Kind::Bcast,
+    Kind::Reduce,
+    Kind::Allreduce,
+    Kind::Gather,
+    Kind::Scatter,
+    Kind::Allgather,
+    Kind::Alltoall,
+    Kind::ReduceScatter,
+    Kind::Scan,
+];
+
+/// A call of `kind`, the root being rank 0. `bytes` are those of the buffer
+/// (bcast, reduce, allreduce, scan) or of the block of one rank (the others).
+pub fn call_of(kind: Kind, bytes: u64) -> Collective<'static> {
+    let root = Root::Rank(0);
+    let in_place = false;
+    let element = if bytes.is_multiple_of(8) { 8 } else { 1 };
+    let of = Reduction {
+        count: bytes as i64 / element,
+        element,
+        commutes: true,
+    };
+    let bytes = bytes as i64;
+    let block = Block {
+        send: bytes,
+        recv: bytes,
+        bytes,
+    };
+    match kind {
+        Kind::Barrier => Collective::Barrier,
+        Kind::Bcast => Collective::Bcast { root, bytes },
+        Kind::Reduce => Collective::Reduce { root, of, in_place },
+        Kind::Allreduce => Collective::Allreduce { of, in_place },
+        Kind::Gather => Collective::Gather {
+            root,
+            block,
+            in_place,
+        },
+        Kind::Scatter => Collective::Scatter {
+            root,
+            block,
+            in_place,
+        },
+        Kind::Allgather | Kind::Allgatherv => Collective::Allgather { block, in_place },
+        Kind::Alltoall => Collective::Alltoall { block, in_place },
+        Kind::ReduceScatter => Collective::ReduceScatterBlock { of, in_place },
+        Kind::Scan => Collective::Scan { of, in_place },
+    }
+}
+
+/// One size of one collective on one number of ranks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// Which collective.
+    pub kind: Kind,
+    /// As in [`call_of`].
+    pub bytes: u64,
+    /// Ranks.
+    pub ranks: u32,
+    /// What the cost model chooses. `None` where there is nothing to choose.
+    pub chosen: Option<Algorithm>,
+    /// What each algorithm takes, or why that is not known.
+    pub outcomes: Vec<(Algorithm, Result<Outcome, Error>)>,
+    /// Seconds that no algorithm can do without ([`bound`]).
+    pub bound: f64,
+}
+
+impl Row {
+    /// The quickest algorithm and its seconds.
+    pub fn quickest(&self) -> Option<(Algorithm, f64)> {
+        let known = self.outcomes.iter();
+        let known = known.filter_map(|(a, o)| o.as_ref().ok().map(|o| (*a, o.seconds)));
+        known.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// Seconds of the chosen algorithm.
+    pub fn chosen_seconds(&self) -> Option<f64> {
+        let chosen = self.chosen?;
+        let found = self.outcomes.iter().find(|o| o.0 == chosen)?;
+        found.1.as_ref().ok().map(|o| o.seconds)
+    }
+
+    /// By how much the chosen algorithm takes longer than the quickest: 1 if it is the quickest.
+    pub fn loss(&self) -> Option<f64> {
+        Some(self.chosen_seconds()? / self.quickest()?.1)
+    }
+}
+
+/// What is simulated.
+pub struct Sweep<'a> {
+    /// The network for so many nodes.
+    pub network: Box<dyn Fn(u32) -> Result<Network, Error> + 'a>,
+    /// Ranks on a node.
+    pub per_node: u32,
+    /// What messages between nodes cost.
+    pub cost: Cost,
+    /// The most messages of a collective that are simulated.
+    pub messages_max: u64,
+}
+
+impl Sweep<'_> {
+    /// Simulates all algorithms of a collective.
+    ///
+    /// Errors: Zero.
+    pub fn row(&self, kind: Kind, bytes: u64, ranks: u32) -> Result<Row, Error> {
+        if self.per_node == 0 {
+            return Err(Error::Zero("ranks a node"));
+        }
+        let network = (self.network)(ranks.div_ceil(self.per_node))?;
+        let job = Job {
+            ranks,
+            per_node: self.per_node,
+            network: &network,
+            cost: self.cost,
+        };
+        let call = call_of(kind, bytes);
+        let chosen = chosen(&call, ranks, &self.cost);
+        let outcomes = kind.algorithms().iter().filter_map(|&algorithm| {
+            let outcome = simulate(&job, &call, Some(algorithm), self.messages_max);
+            let is_possible = !matches!(outcome, Err(Error::NotAllowed(_)));
+            is_possible.then_some((algorithm, outcome))
+        });
+        Ok(Row {
+            kind,
+            bytes,
+            ranks,
+            chosen,
+            outcomes: outcomes.collect(),
+            bound: bound(kind, bytes, &job),
+        })
+    }
+}
+
+/// The algorithm that the cost model chooses, as rank 0's schedule says it.
+fn chosen(call: &Collective<'_>, ranks: u32, cost: &Cost) -> Option<Algorithm> {
+    let team = Team {
+        rank: 0,
+        size: ranks,
+    };
+    plan(CommView { team, remote: None }, call, cost, None).algorithm
+}
+
+/// A lower bound of seconds: what it takes until one node's news have reached all, or until the
+/// bytes that must cross a node's link have done so, whichever is more.
+pub fn bound(kind: Kind, bytes: u64, job: &Job<'_>) -> f64 {
+    let nodes = job.ranks.div_ceil(job.per_node);
+    if nodes < 2 {
+        return 0.;
+    }
+    let message = job.cost.latency_s + 2. * LINK_LATENCY_S;
+    let (bytes, here) = (bytes as f64, f64::from(job.per_node.min(job.ranks)));
+    let others = f64::from(job.ranks) - here;
+    let crossing = match kind {
+        Kind::Barrier => 0.,
+        Kind::Bcast | Kind::Reduce | Kind::Scan => bytes,
+        // A node's share of the sum needs the other nodes' parts of it, and goes to all of them.
+        Kind::Allreduce => bytes * 2. * f64::from(nodes - 1) / f64::from(nodes),
+        Kind::Gather | Kind::Scatter | Kind::Allgather | Kind::Allgatherv => others * bytes,
+        // All but a node's own shares leave it, summed up over its ranks.
+        Kind::ReduceScatter => others * bytes,
+        Kind::Alltoall => here * others * bytes,
+    };
+    let gap = job.cost.overhead_s / 2. / here;
+    news(nodes, message, gap).max(message + crossing * job.cost.byte_s)
+}
+
+/// Seconds until all of `nodes` know what one knew, if each that knows it sends it on every `gap`
+/// seconds and it is known `message` seconds later (Karp et al. 1993, optimal broadcast in LogP).
+fn news(nodes: u32, message: f64, gap: f64) -> f64 {
+    // When the next message can be sent, for each node that knows.
+    let mut next = BinaryHeap::from([Reverse(picoseconds(0.))]);
+    let mut last = 0;
+    for _ in 1..nodes {
+        let Some(Reverse(now)) = next.pop() else {
+            break;
+        };
+        last = now + picoseconds(message);
+        next.push(Reverse(now + picoseconds(gap).max(1)));
+        next.push(Reverse(last));
+    }
+    last as f64 * 1e-12
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sweep(per_node: u32) -> Sweep<'static> {
+        Sweep {
+            network: Box::new(|nodes| Network::fat_tree(nodes, 1)),
+            per_node,
+            cost: Cost::network(),
+            messages_max: 200_000,
+        }
+    }
+
+    #[test]
+    fn nothing_is_quicker_than_the_bound() {
+        for per_node in [1, 4] {
+            for kind in KINDS {
+                for bytes in [8, 4096, 1 << 20] {
+                    for ranks in [2, 48, 128] {
+                        let row = sweep(per_node).row(kind, bytes, ranks).unwrap();
+                        let (algorithm, seconds) = row.quickest().unwrap();
+                        assert!(
+                            seconds >= row.bound * (1. - 1e-9),
+                            "{kind:?} {bytes} B, {ranks} ranks, {per_node} a node: \
+                             {algorithm:?} {seconds} s, bound {} s",
+                            row.bound
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_sends_too_many_messages_is_not_simulated() {
+        let row = sweep(1).row(Kind::Allreduce, 1 << 20, 1024).unwrap();
+        let of = |algorithm| row.outcomes.iter().find(|o| o.0 == algorithm);
+        let ring = of(Algorithm::Ring).map(|o| &o.1);
+        assert_eq!(ring, Some(&Err(Error::TooManyMessages(200_000))));
+        assert!(of(Algorithm::Halving).is_some_and(|o| o.1.is_ok()));
+    }
+
+    #[test]
+    fn algorithms_that_cannot_serve_are_left_out() {
+        let row = sweep(1).row(Kind::Bcast, 4096, 6).unwrap();
+        assert!(
+            !row.outcomes
+                .iter()
+                .any(|o| o.0 == Algorithm::ScatterDoubling)
+        );
+    }
+}
