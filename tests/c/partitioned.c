@@ -49,6 +49,67 @@ static void exchange_parts(int out, int in, int backwards)
     OK(MPI_Request_free(&requests[1]));
 }
 
+/* A sender that releases a partition only when the one before has arrived: none waits for others to
+ * share a message with. `bytes` a partition, released in steps of 5. */
+static void one_after_the_other(int bytes)
+{
+    enum { PARTITIONS = 12, BYTES_MAX = 8192 };
+    static char sent[PARTITIONS * BYTES_MAX], got[PARTITIONS * BYTES_MAX];
+    MPI_Request request;
+    if (world_rank > 1 || world_size < 2)
+        return;
+    if (world_rank == 0)
+        OK(MPI_Psend_init(sent, PARTITIONS, bytes, MPI_BYTE, 1, 3, MPI_COMM_WORLD, MPI_INFO_NULL,
+                          &request));
+    else
+        OK(MPI_Precv_init(got, PARTITIONS, bytes, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_INFO_NULL,
+                          &request));
+    for (int round = 0; round < ROUNDS; round++) {
+        OK(MPI_Start(&request));
+        for (int i = 0; i < PARTITIONS; i++) {
+            int p = i * 5 % PARTITIONS, flag = 0;
+            if (world_rank == 0) {
+                memset(sent + p * bytes, 16 * round + i, (size_t)bytes);
+                OK(MPI_Pready(p, request));
+                OK(MPI_Recv(NULL, 0, MPI_BYTE, 1, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            } else {
+                while (!flag)
+                    OK(MPI_Parrived(request, p, &flag));
+                for (int at = p * bytes; at < (p + 1) * bytes; at++)
+                    SAME(got[at], 16 * round + i);
+                OK(MPI_Send(NULL, 0, MPI_BYTE, 0, 4, MPI_COMM_WORLD));
+            }
+        }
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
+    OK(MPI_Request_free(&request));
+}
+
+/* Partitions that fill several messages, released in an order with gaps. */
+static void many_small(void)
+{
+    enum { PARTITIONS = 1000, INTS = 25 };
+    static int sent[PARTITIONS * INTS], got[PARTITIONS * INTS];
+    int next = (world_rank + 1) % world_size, previous = (world_rank + world_size - 1) % world_size;
+    MPI_Request requests[2];
+    OK(MPI_Psend_init(sent, PARTITIONS, INTS, MPI_INT, next, 5, MPI_COMM_WORLD, MPI_INFO_NULL,
+                      &requests[0]));
+    OK(MPI_Precv_init(got, 10, PARTITIONS * INTS / 10, MPI_INT, previous, 5, MPI_COMM_WORLD,
+                      MPI_INFO_NULL, &requests[1]));
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < PARTITIONS * INTS; i++)
+            sent[i] = value(round, world_rank, i), got[i] = -1;
+        OK(MPI_Startall(2, requests));
+        for (int i = 0; i < PARTITIONS; i++)
+            OK(MPI_Pready(i * 37 % PARTITIONS, requests[0]));
+        OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+        for (int i = 0; i < PARTITIONS * INTS; i++)
+            SAME(got[i], value(round, previous, i));
+    }
+    OK(MPI_Request_free(&requests[0]));
+    OK(MPI_Request_free(&requests[1]));
+}
+
 /* Columns of a matrix as partitions of a derived type, released by range and by list. */
 static void columns(void)
 {
@@ -144,6 +205,10 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++)
         exchange_parts(cuts[i][0], cuts[i][1], i % 2);
     columns();
+    one_after_the_other(1);
+    one_after_the_other(4096);
+    one_after_the_other(8192);
+    many_small();
     mistakes_and_nobody();
     beside_create_group();
     return check_end();

@@ -2,7 +2,11 @@
 
 use crate::bcast;
 use crate::gather;
-use crate::step::{Builder, Piece, Team};
+use crate::step::{Builder, Piece, Team, reversed};
+
+/// Bytes of all blocks together from which on recursive doubling takes a round more, to exchange
+/// the large runs between neighbours. An estimate: that round costs a latency.
+const REVERSED_MIN_BYTES: i64 = 64 << 10;
 
 /// The blocks of an allgather.
 #[derive(Clone, Copy)]
@@ -45,6 +49,9 @@ pub(crate) fn doubling(b: &mut Builder, t: Team, x: Blocks) {
     debug_assert!(t.size.is_power_of_two());
     let whole = x.whole.unwrap_or(Piece::EMPTY);
     let units = whole.count / i64::from(t.size);
+    if (x.bytes)(0) * i64::from(t.size) >= REVERSED_MIN_BYTES {
+        return doubling_reversed(b, t, x, whole, units);
+    }
     // As in a ring.
     let mut own = x.own;
     let mut have = 1;
@@ -61,6 +68,31 @@ pub(crate) fn doubling(b: &mut Builder, t: Team, x: Blocks) {
     }
     if let Some(own) = own {
         b.copy(own, (x.block)(t.rank));
+    }
+}
+
+/// Recursive doubling that begins with the ranks furthest away and ends with the neighbours, who
+/// exchange half of all. What a rank exchanges has to lie in one piece, so it begins with the block
+/// of the rank whose number is its own with the bits in reverse.
+fn doubling_reversed(b: &mut Builder, t: Team, x: Blocks, whole: Piece, units: i64) {
+    let own = x.own.unwrap_or_else(|| (x.block)(t.rank));
+    let place = reversed(t.rank, t.size);
+    if place == t.rank {
+        b.copy(own, (x.block)(t.rank));
+    } else {
+        // The own block comes back in a later round.
+        b.recv(place, (x.block)(place));
+        b.send(place, own);
+        b.sync();
+    }
+    let mut have = 1;
+    while have < t.size {
+        let other = place ^ have;
+        let run = |r: u32| whole.part(i64::from(r & !(have - 1)) * units, i64::from(have) * units);
+        b.recv(reversed(other, t.size), run(other));
+        b.send(reversed(other, t.size), run(place));
+        b.sync();
+        have *= 2;
     }
 }
 

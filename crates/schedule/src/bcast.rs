@@ -1,6 +1,6 @@
 //! Broadcast (MPI 5.0 §6.4).
 
-use crate::step::{Builder, Piece, Team, parts};
+use crate::step::{Builder, Piece, Team, parts, reversed};
 
 /// The root sends to each.
 pub(crate) fn flat(b: &mut Builder, t: Team, root: u32, data: Piece) {
@@ -32,7 +32,7 @@ pub(crate) fn binomial(b: &mut Builder, t: Team, root: u32, data: Piece) {
 /// The data cut in n parts and scattered down a binomial tree, then gathered by all round a ring:
 /// each rank sends about twice the data, whatever n is (van de Geijn).
 pub(crate) fn scatter_ring(b: &mut Builder, t: Team, root: u32, data: Piece) {
-    scatter(b, t, root, data);
+    scatter(b, t, Places::Following { root }, data);
     let me = t.relative(root);
     let n = t.size;
     let part = |i: u32| parts(data, n, i, i + 1);
@@ -54,13 +54,14 @@ pub(crate) fn scatter_ring(b: &mut Builder, t: Team, root: u32, data: Piece) {
 /// As [`scatter_ring`], with the gathering by recursive doubling: fewer rounds. For powers of two.
 pub(crate) fn scatter_doubling(b: &mut Builder, t: Team, root: u32, data: Piece) {
     debug_assert!(t.size.is_power_of_two());
-    scatter(b, t, root, data);
-    let me = t.relative(root);
+    let places = Places::Reversed { root };
+    scatter(b, t, places, data);
+    let me = places.of(t, t.rank);
     let mut have = 1;
     while have < t.size {
         let other = me ^ have;
         let (mine, theirs) = (me & !(have - 1), other & !(have - 1));
-        let peer = t.absolute(other, root);
+        let peer = places.rank(t, other);
         // A rank that forwarded the other's half in the scatter has it.
         if !me.is_multiple_of(2 * have) {
             b.recv(peer, parts(data, t.size, theirs, theirs + have));
@@ -83,14 +84,39 @@ fn width(me: u32, n: u32) -> u32 {
     }
 }
 
-/// Rank at distance i from the root gets the i-th of n parts, down a binomial tree.
-fn scatter(b: &mut Builder, t: Team, root: u32, data: Piece) {
-    let me = t.relative(root);
+/// In which order ranks have the parts of a scatter. The root's place is 0.
+#[derive(Clone, Copy)]
+enum Places {
+    /// As they follow the root.
+    Following { root: u32 },
+    /// By the bits in which they differ from the root, in reverse ([`reversed`]). For powers of
+    /// two.
+    Reversed { root: u32 },
+}
+
+impl Places {
+    fn of(self, t: Team, rank: u32) -> u32 {
+        match self {
+            Places::Following { root } => Team { rank, ..t }.relative(root),
+            Places::Reversed { root } => reversed(rank ^ root, t.size),
+        }
+    }
+    fn rank(self, t: Team, place: u32) -> u32 {
+        match self {
+            Places::Following { root } => t.absolute(place, root),
+            Places::Reversed { root } => reversed(place, t.size) ^ root,
+        }
+    }
+}
+
+/// The rank at place i gets the i-th of n parts, down a binomial tree.
+fn scatter(b: &mut Builder, t: Team, places: Places, data: Piece) {
+    let me = places.of(t, t.rank);
     let mut mask = t.size.next_power_of_two();
     if me != 0 {
         mask = 1 << me.trailing_zeros();
         b.recv(
-            t.absolute(me - mask, root),
+            places.rank(t, me - mask),
             parts(data, t.size, me, t.size.min(me + mask)),
         );
         b.sync();
@@ -100,7 +126,7 @@ fn scatter(b: &mut Builder, t: Team, root: u32, data: Piece) {
         let child = me + mask;
         if child < t.size {
             b.send(
-                t.absolute(child, root),
+                places.rank(t, child),
                 parts(data, t.size, child, t.size.min(child + mask)),
             );
         }

@@ -1,6 +1,6 @@
 //! Algorithms of MPI_Reduce (MPI 5.0 §6.9.1).
 
-use crate::step::{Builder, Piece, Team, parts, power_below};
+use crate::step::{Builder, Piece, Team, parts, power_below, reversed};
 
 /// Contributions that the root of a flat reduction receives at a time. An estimate.
 const WINDOW: usize = 4;
@@ -158,11 +158,11 @@ pub(crate) fn halving(b: &mut Builder, t: Team, root: u32, x: Operand, output: P
     };
     // If the root is not among the 2^k ranks of the halving, its neighbour collects the result.
     let excess = t.size - half.power;
-    let collector = if root < 2 * excess {
+    let collector = half.number(if root < 2 * excess {
         root / 2
     } else {
         root - excess
-    };
+    });
     let sits_out = root < 2 * excess && root.is_multiple_of(2);
     // The steps of the halving in reverse order. This rank's part doubles until it is sent.
     let mut distance = 1;
@@ -186,8 +186,11 @@ pub(crate) fn halving(b: &mut Builder, t: Team, root: u32, x: Operand, output: P
 }
 
 /// A recursive halving. The largest power of two of ranks takes part.
+///
+/// Participants are numbered so that neighbours of the team exchange the large halves and ranks far
+/// from each other the small ones: ranks of one node come first, and their links carry less.
 pub(crate) struct Halving {
-    /// This rank's number among the participants.
+    /// This rank's number among the participants ([`Halving::number`]).
     pub(crate) rank: u32,
     /// Number of participants, a power of two.
     pub(crate) power: u32,
@@ -226,13 +229,15 @@ impl Halving {
         } else {
             t.rank - excess
         };
-        let half = Halving {
+        let mut half = Halving {
             rank,
             power,
             home,
             excess,
             sent: false,
         };
+        half.rank = half.number(rank);
+        let rank = half.rank;
         let mut room = None;
         let mut distance = power / 2;
         while distance > 0 {
@@ -268,8 +273,14 @@ impl Halving {
         (from, from + distance)
     }
 
-    /// The team's rank of participant `rank`.
-    pub(crate) fn real(&self, rank: u32) -> u32 {
+    /// The number of the participant at place `place` in the team's order, and the other way round.
+    pub(crate) fn number(&self, place: u32) -> u32 {
+        reversed(place, self.power)
+    }
+
+    /// The team's rank of participant `number`.
+    pub(crate) fn real(&self, number: u32) -> u32 {
+        let rank = self.number(number);
         if rank < self.excess {
             2 * rank + 1
         } else {

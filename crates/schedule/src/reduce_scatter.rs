@@ -1,8 +1,8 @@
 //! Reduce-scatter, block and v (MPI 5.0 §6.10).
 
 use crate::gather;
-use crate::reduce::{self, Operand};
-use crate::step::{Builder, Piece, Team, power_below};
+use crate::reduce::{self, Halving, Operand};
+use crate::step::{Builder, Piece, Team, cut, power_below};
 
 /// Which elements of the result each rank gets.
 #[derive(Clone, Copy)]
@@ -52,6 +52,10 @@ pub(crate) fn pairwise(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
 
 /// Recursive halving over the shares. For commutative operations.
 pub(crate) fn halving(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
+    let is_equal = |r: u32| (shares.start)(r) == cut(x.input.count, t.size, r);
+    if t.size.is_power_of_two() && (0..t.size).all(is_equal) {
+        return halving_equal(b, t, x, shares);
+    }
     let power = power_below(t.size);
     let rest = t.size - power;
     // Participant i stands for ranks first(i)..first(i + 1).
@@ -102,6 +106,23 @@ pub(crate) fn halving(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
         b.send(t.rank - 1, shares.of(sum, t.rank - 1, t.rank));
     }
     b.copy(shares.of(sum, t.rank, t.rank + 1), shares.output);
+}
+
+/// Recursive halving where shares are equal and ranks a power of two: neighbours exchange the large
+/// halves ([`Halving`]), and at the end each rank gets its share from the one that has it.
+fn halving_equal(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
+    let home = b.scratch(x.input.count);
+    let Some(half) = Halving::run(b, t, x.input, home) else {
+        return;
+    };
+    // Whose share this rank has. That rank has this one's.
+    let other = half.rank;
+    let theirs = shares.of(home, other, other + 1);
+    if other == t.rank {
+        return b.copy(theirs, shares.output);
+    }
+    b.recv(other, shares.output);
+    b.send(other, theirs);
 }
 
 /// Reduced at rank 0, then scattered; keeps the order of operands.

@@ -263,3 +263,13 @@ pub(crate) fn parts(whole: Piece, n: u32, from: u32, to: u32) -> Piece {
 pub(crate) fn power_below(n: u32) -> u32 {
     1 << n.ilog2()
 }
+
+/// The bits of `place`, of `power` places, a power of two, in reverse. Neighbours come to lie far
+/// from each other: where a range is halved again and again, those near each other in the team,
+/// often on one node, exchange the large halves.
+pub(crate) fn reversed(place: u32, power: u32) -> u32 {
+    match power {
+        1 => place,
+        power => place.reverse_bits() >> (u32::BITS - power.ilog2()),
+    }
+}

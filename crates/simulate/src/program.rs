@@ -68,8 +68,8 @@ fn unit(call: &Collective<'_>) -> u64 {
 impl Program {
     /// Plans `call` for `ranks` ranks.
     ///
-    /// Errors: TooManyMessages if they send more than `limit`, or have a hundred times as many steps;
-    /// NotAllowed if the algorithm that is
+    /// Errors: TooManyMessages if they send more than `limit`, or have a hundred times as many
+    /// steps; NotAllowed if the algorithm that is
     /// asked for cannot serve the call; Unmatched.
     pub fn new(
         ranks: u32,
@@ -204,7 +204,7 @@ impl Program {
 fn first_difference(sends: &[Side], receives: &[Side]) -> Option<(u32, u32)> {
     let pair = |s: &Side| (s.from, s.to);
     let differ = |(s, r): (&Side, &Side)| pair(s) != pair(r) || s.bytes != r.bytes;
-    match sends.iter().zip(receives).position(|sides| differ(sides)) {
+    match sends.iter().zip(receives).position(differ) {
         Some(at) => Some(pair(&sends[at]).min(pair(&receives[at]))),
         None => {
             let common = sends.len().min(receives.len());

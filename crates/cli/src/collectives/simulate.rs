@@ -97,8 +97,8 @@ fn header(options: &Options, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "For {most} ranks, {} on a node, {described}.\n\
-         A message takes {:.1} us and {:.1} us of a core, a byte {:.2} ns, as the model has it that \
-         chooses the algorithm.\n\
+         A message takes {:.1} us and {:.1} us of a core, a byte {:.2} ns, as the model has it \
+         that chooses the algorithm.\n\
          Bound: what no algorithm can do without. A dash: more than {} messages, not simulated.\n\n\
          {:<15}{:>9}{:>8}  {:<17}{:>11}  {:<17}{:>11}{:>7}{:>11}",
         options.per_node,

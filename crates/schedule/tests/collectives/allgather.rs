@@ -7,32 +7,49 @@ use ferry_schedule::{Algorithm, Block, Collective, Kind};
 use proptest::prelude::*;
 
 pub fn allgather(n: u32, a: Option<Algorithm>, in_place: bool, seed: u64) {
+    allgather_of(n, 12, a, in_place, seed);
+}
+
+/// Blocks of `bytes` bytes, a multiple of 12.
+fn allgather_of(n: u32, bytes: usize, a: Option<Algorithm>, in_place: bool, seed: u64) {
     let call = Collective::Allgather {
         block: Block {
-            send: 3,
-            recv: 2,
-            bytes: 12,
+            send: bytes as i64 / 4,
+            recv: bytes as i64 / 6,
+            bytes: bytes as i64,
         },
         in_place,
     };
+    let own_block = |r: u32| block(r, 0, bytes);
     let mut ranks: Vec<Rank> = (0..n)
         .map(|r| {
-            let mut whole = vec![Cell::Nothing; 12 * n as usize];
+            let mut whole = vec![Cell::Nothing; bytes * n as usize];
             if in_place {
-                whole[12 * r as usize..][..12].clone_from_slice(&block(r, 0, 12));
+                whole[bytes * r as usize..][..bytes].clone_from_slice(&own_block(r));
             }
             let own = if in_place {
                 nothing()
             } else {
-                Memory::new(block(r, 0, 12), 4).read_only()
+                Memory::new(own_block(r), 4).read_only()
             };
             Rank::new(make(view(r, n), &call, a), own, Memory::new(whole, 6), 1)
         })
         .collect();
     run(&mut ranks, n as usize, seed);
-    let expected: Vec<Cell> = (0..n).flat_map(|r| block(r, 0, 12)).collect();
+    let expected: Vec<Cell> = (0..n).flat_map(own_block).collect();
     for r in &ranks {
         assert_eq!(r.recv.cells(), expected, "{a:?}");
+    }
+}
+
+/// From 64 KiB in all on, recursive doubling goes another way.
+#[test]
+fn large_doubling() {
+    for n in [1u32, 2, 4, 8, 16] {
+        let bytes = (65536 / n as usize).next_multiple_of(12);
+        for in_place in [false, true] {
+            allgather_of(n, bytes, Some(Algorithm::Doubling), in_place, u64::from(n));
+        }
     }
 }
 

@@ -1,256 +1,16 @@
-//! Partitioned communication (MPI 5.0 chapter 4): persistent messages whose partitions the program
-//! releases, and sees arrive, one by one.
-//!
-//! The two sides match once, in the order in which they were initialised. The sender announces a
-//! context of its own, its number of partitions and their size. Each of the sender's partitions is
-//! then a message in that context. Its tag is the partition's number. It is received directly into
-//! its place in the receive buffer, whatever the receiver's partitions are.
+//! The receiver's side: MPI_Precv_init and MPI_Parrived.
 
-use crate::buffer::{message_len, source, stretch};
-use crate::device::{
-    self, Background, ContextId, Device, Key, Pattern, ReqId, SendMode, Sink, Source, Tags,
+use super::{
+    ANNOUNCEMENT_BYTES, ANNOUNCEMENT_SOURCE, Announcement, Partitioned, Parts, RUN_MAX_BYTES,
+    check_partition, gathers, lock,
 };
-use crate::process::process;
+use crate::buffer::stretch;
+use crate::device::{self, Background, Device, Pattern, ReqId, Sink, Tags};
 use crate::pt2pt::{Buffer, PersistentBuffer};
 use crate::request::{Active, Outcome, Work};
 use crate::{Comm, Request, Result, err};
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Operations on a started partitioned request.
-pub trait Partitioned {
-    /// Releases a partition of a send (MPI_Pready).
-    ///
-    /// Errors: no such partition, released already, or this is a receive.
-    fn ready(&self, partition: i32) -> Result<()>;
-    /// Has a partition of a receive arrived (MPI_Parrived)? Makes progress.
-    ///
-    /// Errors: no such partition, or this is a send.
-    fn arrived(&self, partition: i32) -> Result<bool>;
-}
-
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Checks a partition's number.
-fn check_partition(partition: i32, partitions: usize) -> Result<usize> {
-    usize::try_from(partition)
-        .ok()
-        .filter(|&p| p < partitions)
-        .ok_or_else(|| {
-            err!(
-                Arg,
-                "partition is {partition}, but the operation has {partitions} partitions"
-            )
-        })
-}
-
-/// Bytes of an encoded [`Announcement`]: three words of 8 bytes.
-const ANNOUNCEMENT_BYTES: usize = 24;
-/// Set in the source of announcements. MPI_Comm_create_group uses the same context and the
-/// program's tags, with plain ranks as sources.
-const ANNOUNCEMENT_SOURCE: u32 = 1 << 31;
-
-struct Announcement {
-    channel: ContextId,
-    partitions: u64,
-    /// Bytes of one partition.
-    bytes: u64,
-}
-
-impl Announcement {
-    fn encode(&self) -> Box<[u8]> {
-        [self.channel.0, self.partitions, self.bytes]
-            .iter()
-            .flat_map(|v| v.to_le_bytes())
-            .collect()
-    }
-    fn decode(bytes: &[u8; ANNOUNCEMENT_BYTES]) -> Announcement {
-        let field = |at: usize| {
-            bytes[at..]
-                .first_chunk::<8>()
-                .map_or(0, |b| u64::from_le_bytes(*b))
-        };
-        Announcement {
-            channel: ContextId(field(0)),
-            partitions: field(8),
-            bytes: field(16),
-        }
-    }
-}
-
-/// One side's buffer: `partitions` times `part.count` elements, contiguous from `part.address` on.
-struct Parts {
-    part: PersistentBuffer,
-    partitions: usize,
-}
-
-// SAFETY: the address is the user's, lent to MPI; it is used under the device's lock.
-unsafe impl Sync for Parts {}
-
-impl Parts {
-    fn address(&self, partition: usize) -> *mut u8 {
-        let step = self.part.count * self.part.datatype.extent();
-        self.part
-            .address
-            .wrapping_offset(partition as isize * step as isize)
-    }
-    fn bytes(&self) -> u64 {
-        message_len(self.part.count, &self.part.datatype) as u64
-    }
-}
-
-struct Sending {
-    parts: Parts,
-    /// The receiver. `None` for MPI_PROC_NULL.
-    to: Option<device::ProcId>,
-    channel: ContextId,
-    source: u32,
-    comm: Arc<Comm>,
-    state: Mutex<SendProgress>,
-}
-
-/// Progress of a started send.
-struct SendProgress {
-    ready: Vec<bool>,
-    unsent: usize,
-    active: Vec<ReqId>,
-    failed: Option<crate::Error>,
-}
-
-/// A partitioned send, inactive (MPI_Psend_init). `part` is the first partition; the others follow
-/// it in memory. `to` is a rank, or `None` for MPI_PROC_NULL.
-///
-/// # Safety
-/// Whenever it is started, the partitions must be readable, each unchanged from its release to
-/// completion.
-pub unsafe fn send_init(
-    comm: &Arc<Comm>,
-    part: Buffer<'_>,
-    partitions: usize,
-    to: Option<u32>,
-    tag: u32,
-) -> Arc<Request> {
-    let parts = Parts {
-        part: part.to_persistent(),
-        partitions,
-    };
-    let channel = process().new_context();
-    let to = to.map(|rank| comm.peer(rank));
-    if let Some(to) = to {
-        let announcement = Announcement {
-            channel,
-            partitions: partitions as u64,
-            bytes: parts.bytes(),
-        }
-        .encode();
-        let key = Key {
-            context: comm.context.partitioned(),
-            source: ANNOUNCEMENT_SOURCE | comm.rank(),
-            tag,
-        };
-        let mut d = device::device();
-        // SAFETY: the device owns the bytes.
-        let sent = unsafe { d.send(to, key, Source::Owned(announcement), SendMode::Standard) };
-        if let Some(req) = sent {
-            d.detach(req);
-        }
-    }
-    let state = Mutex::new(SendProgress {
-        ready: vec![false; partitions],
-        unsent: partitions,
-        active: Vec::new(),
-        failed: None,
-    });
-    let sending = Arc::new(Sending {
-        parts,
-        to,
-        channel,
-        source: comm.rank(),
-        comm: comm.clone(),
-        state,
-    });
-    Request::persistent_work(
-        Some(comm.clone()),
-        Box::new(move |_| {
-            let mut state = lock(&sending.state);
-            state.ready.fill(false);
-            state.unsent = sending.parts.partitions;
-            state.failed = None;
-            drop(state);
-            Active::Work(sending.clone())
-        }),
-    )
-}
-
-impl Partitioned for Sending {
-    fn ready(&self, partition: i32) -> Result<()> {
-        let at = check_partition(partition, self.parts.partitions)?;
-        let mut d = device::device();
-        let mut state = lock(&self.state);
-        if state.ready[at] {
-            return Err(err!(
-                Arg,
-                "partition {partition} has been marked ready already"
-            ));
-        }
-        state.ready[at] = true;
-        state.unsent -= 1;
-        if let Some(to) = self.to {
-            let key = Key {
-                context: self.channel,
-                source: self.source,
-                tag: at as u32,
-            };
-            let bytes = source(
-                self.parts.address(at),
-                self.parts.part.count,
-                &self.parts.part.datatype,
-            );
-            // SAFETY: the program's promise at `send_init`.
-            state
-                .active
-                .extend(unsafe { d.send(to, key, bytes, SendMode::Standard) });
-        }
-        d.notify_sleepers();
-        Ok(())
-    }
-
-    fn arrived(&self, _partition: i32) -> Result<bool> {
-        Err(err!(
-            Request,
-            "the request is a partitioned send; MPI_Parrived asks receives"
-        ))
-    }
-}
-
-impl Work for Sending {
-    fn is_done(&self, d: &mut Device) -> bool {
-        let state = &mut *lock(&self.state);
-        let failed = &mut state.failed;
-        state.active.retain(|&req| {
-            let done = d.is_complete(req);
-            if done && let Some(error) = Outcome::of_send(&d.take(req), &self.comm).error {
-                failed.get_or_insert(error);
-            }
-            !done
-        });
-        state.unsent == 0 && state.active.is_empty()
-    }
-    fn outcome(&self) -> Outcome {
-        Outcome {
-            error: lock(&self.state).failed.clone(),
-            ..Outcome::SENT
-        }
-    }
-    fn must_be_completed(&self) -> Option<&'static str> {
-        Some("partitioned")
-    }
-    fn partitioned(&self) -> Option<&dyn Partitioned> {
-        Some(self)
-    }
-}
+use std::sync::{Arc, Mutex};
 
 struct Receiving {
     parts: Parts,
@@ -269,13 +29,28 @@ struct ReceiveProgress {
     announcement_receive: Option<ReqId>,
     /// The sender's announcement, once received.
     announcement: Option<Announcement>,
-    /// The receive of each of the sender's partitions in this round. `None` once it has arrived.
+    /// The receive of each of the sender's partitions in this round, unless they go in runs. `None`
+    /// once it has arrived.
     active: Vec<Option<ReqId>>,
+    runs: Runs,
     /// This round's receives are posted.
     posted: bool,
     /// The receive of the announcement failed.
     announcement_error: Option<crate::Error>,
     failed: Option<crate::Error>,
+}
+
+/// Partitions that arrive in runs.
+#[derive(Default)]
+struct Runs {
+    /// Where the next run is received to, and its receive. Not freed while the device may write
+    /// into it.
+    bytes: ManuallyDrop<Vec<u8>>,
+    receive: Option<ReqId>,
+    /// Which of the sender's partitions have arrived in this round.
+    arrived: Vec<bool>,
+    /// How many have not.
+    missing: usize,
 }
 
 /// A partitioned receive, inactive (MPI_Precv_init). `part` is the place of the first partition;
@@ -315,6 +90,7 @@ pub unsafe fn receive_init(
         announcement_receive,
         announcement: None,
         active: Vec::new(),
+        runs: Runs::default(),
         posted: false,
         announcement_error: None,
         failed: None,
@@ -401,7 +177,14 @@ impl Receiving {
                 return true;
             }
         }
-        let count = self.parts.part.count * self.parts.partitions as i64;
+        if gathers(bytes) {
+            state.runs.arrived.clear();
+            state.runs.arrived.resize(partitions as usize, false);
+            state.runs.missing = partitions as usize;
+            self.receive_run(d, &mut state.runs, channel);
+            return true;
+        }
+        let count = self.elements();
         let peer = self.comm.peer(from);
         for at in 0..partitions {
             let pattern = Pattern {
@@ -426,6 +209,7 @@ impl Receiving {
         if !self.post(d, state) {
             return;
         }
+        self.take_runs(d, state);
         for slot in &mut state.active {
             if let Some(req) = *slot
                 && d.is_complete(req)
@@ -436,6 +220,96 @@ impl Receiving {
                 }
             }
         }
+    }
+}
+
+impl Receiving {
+    /// Elements of the whole buffer.
+    fn elements(&self) -> i64 {
+        self.parts.part.count * self.parts.partitions as i64
+    }
+
+    /// Posts the receive of the next run.
+    fn receive_run(&self, d: &mut Device, runs: &mut Runs, channel: device::ContextId) {
+        let Some(from) = self.from else { return };
+        if runs.bytes.is_empty() {
+            runs.bytes.resize(RUN_MAX_BYTES as usize, 0);
+        }
+        let pattern = Pattern {
+            context: channel,
+            source: Some(from),
+            tag: Tags::ANY,
+        };
+        let into = Sink::Bytes {
+            ptr: runs.bytes.as_mut_ptr(),
+            cap: runs.bytes.len(),
+        };
+        // SAFETY: the bytes are neither moved nor freed before the receive is complete.
+        runs.receive = Some(unsafe { d.receive_from(self.comm.peer(from), pattern, into) });
+    }
+
+    /// Copies the runs that have arrived to their places.
+    fn take_runs(&self, d: &mut Device, state: &mut ReceiveProgress) {
+        while let Some(req) = state.runs.receive
+            && d.is_complete(req)
+        {
+            let ended = d.take(req);
+            state.runs.receive = None;
+            let Some(Announcement { channel, bytes, .. }) = state.announcement else {
+                return;
+            };
+            let taken = match ended.fault {
+                Some(_) => Err(Outcome::of_receive(&ended, &self.comm).error),
+                None => state
+                    .runs
+                    .arrive(ended.envelope.tag, ended.received, bytes)
+                    .ok_or_else(|| {
+                        let (tag, len) = (ended.envelope.tag, ended.received);
+                        Some(
+                            err!(
+                                Intern,
+                                "a message of {len} bytes for partition {tag} is none of \
+                                 {bytes} bytes each that are missing"
+                            )
+                            .on(&self.comm),
+                        )
+                    }),
+            };
+            if let Err(error) = taken {
+                state.failed = state.failed.take().or(error);
+                state.runs.missing = 0;
+                return;
+            }
+            let offset = u64::from(ended.envelope.tag) * bytes;
+            let data = &state.runs.bytes[..ended.received as usize];
+            let part = &self.parts.part;
+            // SAFETY: the program's promise at `receive_init`; what is sent fits (`post`).
+            unsafe {
+                part.datatype
+                    .unpack(part.address, self.elements(), offset, data);
+            }
+            if state.runs.missing > 0 {
+                self.receive_run(d, &mut state.runs, channel);
+            }
+        }
+    }
+}
+
+impl Runs {
+    /// Counts a run of `len` bytes that begins with partition `first`. `None` if it is not a number
+    /// of partitions of `bytes` bytes that are all missing.
+    fn arrive(&mut self, first: u32, len: u64, bytes: u64) -> Option<()> {
+        if len == 0 || !len.is_multiple_of(bytes) {
+            return None;
+        }
+        let (first, count) = (first as usize, (len / bytes) as usize);
+        let places = self.arrived.get_mut(first..first.checked_add(count)?)?;
+        if places.contains(&true) {
+            return None;
+        }
+        places.fill(true);
+        self.missing -= count;
+        Some(())
     }
 }
 
@@ -457,6 +331,11 @@ impl Receiving {
         // The sender's partitions that overlap this one.
         let first = (partition * own / theirs) as usize;
         let last = ((partition + 1) * own).div_ceil(theirs) as usize;
+        if gathers(theirs) {
+            let runs = &state.runs;
+            let end = last.min(runs.arrived.len());
+            return runs.missing == 0 || runs.arrived[first.min(end)..end].iter().all(|&a| a);
+        }
         let end = last.min(state.active.len());
         state.active[first.min(end)..end]
             .iter()
@@ -482,7 +361,7 @@ impl Work for Receiving {
     fn is_done(&self, d: &mut Device) -> bool {
         let mut state = lock(&self.state);
         self.settle(d, &mut state);
-        state.posted && state.active.iter().all(Option::is_none)
+        state.posted && state.runs.missing == 0 && state.active.iter().all(Option::is_none)
     }
     fn outcome(&self) -> Outcome {
         let state = lock(&self.state);
@@ -513,6 +392,10 @@ impl Work for Receiving {
 
 impl Drop for ReceiveProgress {
     fn drop(&mut self) {
+        if self.runs.receive.is_none() {
+            // SAFETY: dropped only here, and the device no longer writes into it.
+            unsafe { ManuallyDrop::drop(&mut self.runs.bytes) };
+        }
         if self.announcement_receive.is_none() {
             // SAFETY: dropped only here, and the device no longer writes into it.
             unsafe { ManuallyDrop::drop(&mut self.announcement_bytes) };
@@ -522,20 +405,30 @@ impl Drop for ReceiveProgress {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::Runs;
 
     #[test]
-    fn an_announcement_reads_back() {
-        let a = Announcement {
-            channel: ContextId(5 << 32 | 8),
-            partitions: 7,
-            bytes: 1 << 33,
+    fn runs_that_are_not_missing_are_refused() {
+        let mut runs = Runs {
+            arrived: vec![false; 8],
+            missing: 8,
+            ..Runs::default()
         };
-        let bytes: [u8; ANNOUNCEMENT_BYTES] = (*a.encode()).try_into().unwrap();
-        let b = Announcement::decode(&bytes);
-        assert_eq!(
-            (b.channel, b.partitions, b.bytes),
-            (a.channel, a.partitions, a.bytes)
-        );
+        assert_eq!(runs.arrive(2, 12, 4), Some(()));
+        assert_eq!((runs.missing, runs.arrived[4]), (5, true));
+        for (first, len) in [
+            (4, 4),
+            (1, 8),
+            (0, 0),
+            (0, 3),
+            (7, 8),
+            (8, 4),
+            (u32::MAX, 4),
+        ] {
+            assert_eq!(runs.arrive(first, len, 4), None, "{first} {len}");
+        }
+        assert_eq!(runs.arrive(0, 8, 4), Some(()));
+        assert_eq!(runs.arrive(5, 12, 4), Some(()));
+        assert_eq!(runs.missing, 0);
     }
 }

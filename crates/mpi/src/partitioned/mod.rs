@@ -1,0 +1,140 @@
+//! Partitioned communication (MPI 5.0 chapter 4): persistent messages whose partitions the program
+//! releases, and sees arrive, one by one.
+//!
+//! The two sides match once, in the order in which they were initialised. The sender announces a
+//! context of its own, its number of partitions and their size. Messages in that context carry its
+//! partitions, whatever the receiver's are:
+//!
+//! - *Larger ones* than [`GATHERED_MAX_BYTES`] are a message each, whose tag is the partition's
+//!   number. It is received directly into its place in the receive buffer.
+//! - *Smaller ones* wait until there are [`RUN_MAX_BYTES`] of them, until the last is released, or
+//!   until the sender makes progress, as in its next wait. Those that lie side by side then go as
+//!   one message, a *run*, whose tag is the first one's number. The receiver copies it to its
+//!   place.
+
+mod receive;
+mod send;
+
+pub use receive::receive_init;
+pub use send::send_init;
+
+use crate::buffer::message_len;
+use crate::device::ContextId;
+use crate::pt2pt::PersistentBuffer;
+use crate::{Result, err};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Partitions of up to so many bytes go in runs. A choice: a message costs about what copying 4 KiB
+/// twice does.
+const GATHERED_MAX_BYTES: u64 = 4 << 10;
+/// Maximum length of a run: a message that the transports send eagerly.
+const RUN_MAX_BYTES: u64 = 16 << 10;
+
+/// Do partitions of so many bytes go in runs? Both sides know it from the announcement.
+fn gathers(bytes: u64) -> bool {
+    (1..=GATHERED_MAX_BYTES).contains(&bytes)
+}
+
+/// Operations on a started partitioned request.
+pub trait Partitioned {
+    /// Releases a partition of a send (MPI_Pready).
+    ///
+    /// Errors: no such partition, released already, or this is a receive.
+    fn ready(&self, partition: i32) -> Result<()>;
+    /// Has a partition of a receive arrived (MPI_Parrived)? Makes progress.
+    ///
+    /// Errors: no such partition, or this is a send.
+    fn arrived(&self, partition: i32) -> Result<bool>;
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Checks a partition's number.
+fn check_partition(partition: i32, partitions: usize) -> Result<usize> {
+    usize::try_from(partition)
+        .ok()
+        .filter(|&p| p < partitions)
+        .ok_or_else(|| {
+            err!(
+                Arg,
+                "partition is {partition}, but the operation has {partitions} partitions"
+            )
+        })
+}
+
+/// Bytes of an encoded [`Announcement`]: three words of 8 bytes.
+const ANNOUNCEMENT_BYTES: usize = 24;
+/// Set in the source of announcements. MPI_Comm_create_group uses the same context and the
+/// program's tags, with plain ranks as sources.
+const ANNOUNCEMENT_SOURCE: u32 = 1 << 31;
+
+struct Announcement {
+    channel: ContextId,
+    partitions: u64,
+    /// Bytes of one partition.
+    bytes: u64,
+}
+
+impl Announcement {
+    fn encode(&self) -> Box<[u8]> {
+        [self.channel.0, self.partitions, self.bytes]
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect()
+    }
+    fn decode(bytes: &[u8; ANNOUNCEMENT_BYTES]) -> Announcement {
+        let field = |at: usize| {
+            bytes[at..]
+                .first_chunk::<8>()
+                .map_or(0, |b| u64::from_le_bytes(*b))
+        };
+        Announcement {
+            channel: ContextId(field(0)),
+            partitions: field(8),
+            bytes: field(16),
+        }
+    }
+}
+
+/// One side's buffer: `partitions` times `part.count` elements, contiguous from `part.address` on.
+struct Parts {
+    part: PersistentBuffer,
+    partitions: usize,
+}
+
+// SAFETY: the address is the user's, lent to MPI; it is used under the device's lock.
+unsafe impl Sync for Parts {}
+
+impl Parts {
+    fn address(&self, partition: usize) -> *mut u8 {
+        let step = self.part.count * self.part.datatype.extent();
+        self.part
+            .address
+            .wrapping_offset(partition as isize * step as isize)
+    }
+    fn bytes(&self) -> u64 {
+        message_len(self.part.count, &self.part.datatype) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_announcement_reads_back() {
+        let a = Announcement {
+            channel: ContextId(5 << 32 | 8),
+            partitions: 7,
+            bytes: 1 << 33,
+        };
+        let bytes: [u8; ANNOUNCEMENT_BYTES] = (*a.encode()).try_into().unwrap();
+        let b = Announcement::decode(&bytes);
+        assert_eq!(
+            (b.channel, b.partitions, b.bytes),
+            (a.channel, a.partitions, a.bytes)
+        );
+    }
+}

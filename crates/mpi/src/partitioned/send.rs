@@ -1,0 +1,257 @@
+//! The sender's side: MPI_Psend_init and MPI_Pready.
+
+use super::{
+    ANNOUNCEMENT_SOURCE, Announcement, Partitioned, Parts, RUN_MAX_BYTES, check_partition, gathers,
+    lock,
+};
+use crate::buffer::source;
+use crate::device::{self, Background, ContextId, Device, Key, ReqId, SendMode, Source};
+use crate::process::process;
+use crate::pt2pt::Buffer;
+use crate::request::{Active, Outcome, Work};
+use crate::{Comm, Request, Result, err};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+struct Sending {
+    parts: Parts,
+    /// The receiver. `None` for MPI_PROC_NULL.
+    to: Option<device::ProcId>,
+    channel: ContextId,
+    source: u32,
+    comm: Arc<Comm>,
+    state: Mutex<SendProgress>,
+}
+
+/// Progress of a started send.
+struct SendProgress {
+    ready: Vec<bool>,
+    /// How many are not released yet.
+    unready: usize,
+    /// Where partitions lie that are released and not sent, if they go in runs.
+    held: Range<usize>,
+    /// How many these are.
+    held_count: usize,
+    /// Partitions that were sent, if they go in runs.
+    sent: Vec<bool>,
+    /// The device makes progress with this send.
+    in_background: bool,
+    active: Vec<ReqId>,
+    failed: Option<crate::Error>,
+}
+
+/// A partitioned send, inactive (MPI_Psend_init). `part` is the first partition; the others follow
+/// it in memory. `to` is a rank, or `None` for MPI_PROC_NULL.
+///
+/// # Safety
+/// Whenever it is started, the partitions must be readable, each unchanged from its release to
+/// completion.
+pub unsafe fn send_init(
+    comm: &Arc<Comm>,
+    part: Buffer<'_>,
+    partitions: usize,
+    to: Option<u32>,
+    tag: u32,
+) -> Arc<Request> {
+    let parts = Parts {
+        part: part.to_persistent(),
+        partitions,
+    };
+    let channel = process().new_context();
+    let to = to.map(|rank| comm.peer(rank));
+    if let Some(to) = to {
+        let announcement = Announcement {
+            channel,
+            partitions: partitions as u64,
+            bytes: parts.bytes(),
+        }
+        .encode();
+        let key = Key {
+            context: comm.context.partitioned(),
+            source: ANNOUNCEMENT_SOURCE | comm.rank(),
+            tag,
+        };
+        let mut d = device::device();
+        // SAFETY: the device owns the bytes.
+        let sent = unsafe { d.send(to, key, Source::Owned(announcement), SendMode::Standard) };
+        if let Some(req) = sent {
+            d.detach(req);
+        }
+    }
+    let state = Mutex::new(SendProgress {
+        ready: vec![false; partitions],
+        unready: partitions,
+        held: 0..0,
+        held_count: 0,
+        sent: match gathers(parts.bytes()) {
+            true => vec![false; partitions],
+            false => Vec::new(),
+        },
+        in_background: false,
+        active: Vec::new(),
+        failed: None,
+    });
+    let sending = Arc::new(Sending {
+        parts,
+        to,
+        channel,
+        source: comm.rank(),
+        comm: comm.clone(),
+        state,
+    });
+    Request::persistent_work(
+        Some(comm.clone()),
+        Box::new(move |d| {
+            let mut state = lock(&sending.state);
+            state.ready.fill(false);
+            state.sent.fill(false);
+            state.unready = sending.parts.partitions;
+            state.failed = None;
+            let goes_on = !state.sent.is_empty() && !state.in_background && sending.to.is_some();
+            state.in_background |= goes_on;
+            drop(state);
+            if goes_on {
+                d.add_background(sending.clone());
+            }
+            Active::Work(sending.clone())
+        }),
+    )
+}
+
+impl SendProgress {
+    /// Marks a partition as released.
+    ///
+    /// Errors: Arg if it has been released already.
+    fn release(&mut self, at: usize) -> Result<()> {
+        if self.ready[at] {
+            return Err(err!(Arg, "partition {at} has been marked ready already"));
+        }
+        self.ready[at] = true;
+        self.unready -= 1;
+        Ok(())
+    }
+}
+
+impl Sending {
+    /// Holds a partition for a run. True if there is enough to send. Without the device: most
+    /// partitions of a run only wait.
+    ///
+    /// Errors: Arg if it has been released already.
+    fn hold(&self, at: usize) -> Result<bool> {
+        let state = &mut *lock(&self.state);
+        state.release(at)?;
+        state.held = match state.held_count {
+            0 => at..at + 1,
+            _ => state.held.start.min(at)..state.held.end.max(at + 1),
+        };
+        state.held_count += 1;
+        let bytes = state.held_count as u64 * self.parts.bytes();
+        Ok(state.unready == 0 || bytes >= RUN_MAX_BYTES)
+    }
+
+    /// Sends `count` partitions from `first` on as one message.
+    fn send(&self, d: &mut Device, state: &mut SendProgress, first: usize, count: usize) {
+        let Some(to) = self.to else { return };
+        let key = Key {
+            context: self.channel,
+            source: self.source,
+            tag: first as u32,
+        };
+        let part = &self.parts.part;
+        let elements = part.count * count as i64;
+        let bytes = source(self.parts.address(first), elements, &part.datatype);
+        // SAFETY: the program's promise at `send_init`.
+        let request = unsafe { d.send(to, key, bytes, SendMode::Standard) };
+        state.active.extend(request);
+    }
+
+    /// Sends the partitions that are held, as few runs as they make.
+    fn send_held(&self, d: &mut Device, state: &mut SendProgress) {
+        if state.held_count == 0 {
+            return;
+        }
+        let most = (RUN_MAX_BYTES / self.parts.bytes()) as usize;
+        let held = std::mem::take(&mut state.held);
+        state.held_count = 0;
+        let mut first = held.start;
+        while first < held.end {
+            let end = held.end.min(first + most);
+            let waits = |state: &SendProgress, at: usize| state.ready[at] && !state.sent[at];
+            let count = (first..end).take_while(|&at| waits(state, at)).count();
+            if count > 0 {
+                state.sent[first..first + count].fill(true);
+                self.send(d, state, first, count);
+            }
+            // The partition behind a run that was not cut for its length does not wait.
+            first += count.max(1);
+        }
+    }
+}
+
+/// Sends what is held whenever the device makes progress, until all is sent.
+impl Background for Sending {
+    fn advance(&self, d: &mut Device) -> bool {
+        let state = &mut *lock(&self.state);
+        self.send_held(d, state);
+        state.in_background = state.unready > 0;
+        !state.in_background
+    }
+
+    fn is_urgent(&self, _: &Device) -> bool {
+        lock(&self.state).held_count > 0
+    }
+}
+
+impl Partitioned for Sending {
+    fn ready(&self, partition: i32) -> Result<()> {
+        let at = check_partition(partition, self.parts.partitions)?;
+        let is_large = !gathers(self.parts.bytes());
+        if is_large || self.hold(at)? {
+            let mut d = device::device();
+            let state = &mut *lock(&self.state);
+            if is_large {
+                state.release(at)?;
+                self.send(&mut d, state, at, 1);
+            } else {
+                self.send_held(&mut d, state);
+            }
+            d.notify_sleepers();
+        }
+        Ok(())
+    }
+
+    fn arrived(&self, _partition: i32) -> Result<bool> {
+        Err(err!(
+            Request,
+            "the request is a partitioned send; MPI_Parrived asks receives"
+        ))
+    }
+}
+
+impl Work for Sending {
+    fn is_done(&self, d: &mut Device) -> bool {
+        let state = &mut *lock(&self.state);
+        self.send_held(d, state);
+        let failed = &mut state.failed;
+        state.active.retain(|&req| {
+            let done = d.is_complete(req);
+            if done && let Some(error) = Outcome::of_send(&d.take(req), &self.comm).error {
+                failed.get_or_insert(error);
+            }
+            !done
+        });
+        state.unready == 0 && state.active.is_empty()
+    }
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            error: lock(&self.state).failed.clone(),
+            ..Outcome::SENT
+        }
+    }
+    fn must_be_completed(&self) -> Option<&'static str> {
+        Some("partitioned")
+    }
+    fn partitioned(&self) -> Option<&dyn Partitioned> {
+        Some(self)
+    }
+}
