@@ -112,7 +112,7 @@ struct Load {
 
 impl Load {
     /// The same load, of so many messages.
-    fn of(self, count: f64) -> Load {
+    fn with_count(self, count: f64) -> Load {
         Load { count, ..self }
     }
 }
@@ -346,7 +346,7 @@ impl Problem {
                 };
                 let handled = 1. + (n - 1.) * cost.overhead_s / cost.latency_s;
                 (
-                    load(handled, (n - 1.) * m, r, 0.).of(n - 1.),
+                    load(handled, (n - 1.) * m, r, 0.).with_count(n - 1.),
                     load(n - 1., (n - 1.) * m, r, 0.),
                 )
             }
@@ -453,7 +453,7 @@ impl Problem {
             (Kind::Gather | Kind::Scatter, Flat) => {
                 let handled = 1. + (n - 1.) * cost.overhead_s / cost.latency_s;
                 (
-                    load(handled, (n - 1.) * m, 0., 0.).of(n - 1.),
+                    load(handled, (n - 1.) * m, 0., 0.).with_count(n - 1.),
                     load(n - 1., (n - 1.) * m, 0., 0.),
                 )
             }
@@ -496,7 +496,7 @@ impl Problem {
             (Kind::Alltoall, Spread) => {
                 let handled = 1. + (n - 1.) * (cost.overhead_s / cost.latency_s).min(1.);
                 (
-                    load(handled, (n - 1.) * m, 0., 0.).of(n - 1.),
+                    load(handled, (n - 1.) * m, 0., 0.).with_count(n - 1.),
                     load(n * (n - 1.), n * (n - 1.) * m, 0., 0.),
                 )
             }

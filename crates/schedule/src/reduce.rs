@@ -229,15 +229,14 @@ impl Halving {
         } else {
             t.rank - excess
         };
-        let mut half = Halving {
+        let rank = reversed(rank, power);
+        let half = Halving {
             rank,
             power,
             home,
             excess,
             sent: false,
         };
-        half.rank = half.number(rank);
-        let rank = half.rank;
         let mut room = None;
         let mut distance = power / 2;
         while distance > 0 {

@@ -62,8 +62,8 @@ pub enum Error {
     /// A rank waits for a message that is never sent: a mistake in an algorithm.
     #[error("rank {0} waits for ever")]
     Deadlock(u32),
-    /// Sends and receives between two ranks do not fit each other: a mistake in an algorithm.
-    #[error("rank {from} sends {sent} messages to rank {to}, which receives {received}")]
+    /// Sends and receives between two ranks differ in number or in size: a mistake in an algorithm.
+    #[error("rank {from} sends rank {to} {sent} messages, which takes {received} or other sizes")]
     Unmatched {
         /// The sender.
         from: u32,

@@ -131,15 +131,11 @@ impl Network {
         }
     }
 
-    /// The link from a node into the network.
-    pub(crate) fn link_out(&self, node: u32) -> u32 {
-        2 * node
-    }
-
-    /// Puts the links from one node to another into `way`, which is emptied.
+    /// Puts the links from one node to another into `way`, which is emptied. Links `2 * n` and
+    /// `2 * n + 1` join node n, out and in.
     pub(crate) fn route(&self, from: u32, to: u32, way: &mut Vec<u32>) {
         way.clear();
-        way.push(self.link_out(from));
+        way.push(2 * from);
         match &self.shape {
             Shape::FatTree(t) => t.route(2 * self.nodes, from, to, way),
             Shape::Dragonfly(d) => d.route(2 * self.nodes, from, to, way),

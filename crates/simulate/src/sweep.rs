@@ -171,18 +171,18 @@ pub fn bound(kind: Kind, bytes: u64, job: &Job<'_>) -> f64 {
         Kind::Bcast | Kind::Reduce | Kind::Scan => bytes,
         // A node's share of the sum needs the other nodes' parts of it, and goes to all of them.
         Kind::Allreduce => bytes * 2. * f64::from(nodes - 1) / f64::from(nodes),
-        Kind::Gather | Kind::Scatter | Kind::Allgather | Kind::Allgatherv => others * bytes,
-        // All but a node's own shares leave it, summed up over its ranks.
-        Kind::ReduceScatter => others * bytes,
+        Kind::Gather | Kind::Scatter | Kind::Allgather | Kind::Allgatherv | Kind::ReduceScatter => {
+            others * bytes
+        }
         Kind::Alltoall => here * others * bytes,
     };
     let gap = job.cost.overhead_s / 2. / here;
-    news(nodes, message, gap).max(message + crossing * job.cost.byte_s)
+    optimal_broadcast(nodes, message, gap).max(message + crossing * job.cost.byte_s)
 }
 
 /// Seconds until all of `nodes` know what one knew, if each that knows it sends it on every `gap`
 /// seconds and it is known `message` seconds later (Karp et al. 1993, optimal broadcast in LogP).
-fn news(nodes: u32, message: f64, gap: f64) -> f64 {
+fn optimal_broadcast(nodes: u32, message: f64, gap: f64) -> f64 {
     // When the next message can be sent, for each node that knows.
     let mut next = BinaryHeap::from([Reverse(picoseconds(0.))]);
     let mut last = 0;

@@ -34,8 +34,8 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     per_node: u32,
-    /// Do not simulate what sends more messages than this: a million take about a second and
-    /// 150 MB
+    /// Do not simulate what sends more messages than this: a million take about two seconds
+    /// and 120 MB
     #[arg(long, value_name = "N", default_value_t = 4_000_000,
           value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
     messages: u64,

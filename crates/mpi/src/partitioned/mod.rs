@@ -24,8 +24,8 @@ use crate::pt2pt::PersistentBuffer;
 use crate::{Result, err};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Partitions of up to so many bytes go in runs. A choice: a message costs about what copying 4 KiB
-/// twice does.
+/// Partitions of up to so many bytes go in runs. An estimate: larger ones cost more to copy than a
+/// message of their own does.
 const GATHERED_MAX_BYTES: u64 = 4 << 10;
 /// Maximum length of a run: a message that the transports send eagerly.
 const RUN_MAX_BYTES: u64 = 16 << 10;
