@@ -1,7 +1,7 @@
 /* Small collectives, which may go by memory that a node's ranks share: more communicators than
  * there is such memory for, made and freed while slow ranks still read; roots that run ahead; sizes
- * around every limit; collectives in the background meanwhile; and threads with a communicator
- * each. */
+ * around every limit; collectives in the background meanwhile; neighbours in grids; and threads
+ * with a communicator each. */
 // time: 120
 #include "check.h"
 
@@ -178,6 +178,150 @@ static void again_in_the_same_memory(void)
     }
 }
 
+/* What rank `from` sends in `round` in a grid's direction `to` (2d: down in dimension d, 2d + 1:
+ * up); allgather: the same in all. */
+static uint64_t towards(int round, int from, int to)
+{
+    return (uint64_t)round * 100000 + (uint64_t)from * 100 + (uint64_t)to;
+}
+
+enum { BLOCK_MAX = 3000, DIRECTIONS = 6 };
+
+/* An exchange of blocks of `bytes` bytes with the neighbours of a grid: by form 0 blocking, 1
+ * non-blocking, 2 persistent, 3 blocking from every other byte to every other byte. */
+static void neighbours(MPI_Comm comm, int dims, int all_to_all, int form, int bytes, int round)
+{
+    static unsigned char out[DIRECTIONS * BLOCK_MAX * 2], in[DIRECTIONS * BLOCK_MAX * 2];
+    int rank, stride = form == 3 ? 2 : 1;
+    OK(MPI_Comm_rank(comm, &rank));
+    unsigned char one[BLOCK_MAX];
+    memset(in, 0xa5, sizeof in);
+    memset(out, 0x5a, sizeof out);
+    for (int i = 0; i < 2 * dims; i++) {
+        fill(one, (size_t)bytes, towards(round, rank, all_to_all ? i : 0));
+        for (int k = 0; k < bytes; k++)
+            if (all_to_all || i == 0)
+                out[(i * bytes + k) * stride] = one[k];
+    }
+    MPI_Datatype type = MPI_BYTE;
+    if (form == 3) {
+        OK(MPI_Type_create_resized(MPI_BYTE, 0, 2, &type));
+        OK(MPI_Type_commit(&type));
+    }
+    MPI_Request request;
+    switch (form * 2 + all_to_all) {
+    case 2:
+        OK(MPI_Ineighbor_allgather(out, bytes, type, in, bytes, type, comm, &request));
+        break;
+    case 3:
+        OK(MPI_Ineighbor_alltoall(out, bytes, type, in, bytes, type, comm, &request));
+        break;
+    case 4:
+        OK(MPI_Neighbor_allgather_init(out, bytes, type, in, bytes, type, comm, MPI_INFO_NULL,
+                                       &request));
+        break;
+    case 5:
+        OK(MPI_Neighbor_alltoall_init(out, bytes, type, in, bytes, type, comm, MPI_INFO_NULL,
+                                      &request));
+        break;
+    case 0:
+    case 6:
+        OK(MPI_Neighbor_allgather(out, bytes, type, in, bytes, type, comm));
+        break;
+    default:
+        OK(MPI_Neighbor_alltoall(out, bytes, type, in, bytes, type, comm));
+    }
+    for (int i = 0; i < (form == 2 ? 3 : 0); i++) {
+        OK(MPI_Start(&request));
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
+    if (form == 1)
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    if (form == 2)
+        OK(MPI_Request_free(&request));
+    if (form == 3)
+        OK(MPI_Type_free(&type));
+    for (int i = 0; i < 2 * dims; i++) {
+        int down, up;
+        OK(MPI_Cart_shift(comm, i / 2, 1, &down, &up));
+        int from = i % 2 ? up : down;
+        if (from == MPI_PROC_NULL)
+            memset(one, 0xa5, (size_t)bytes);
+        else
+            fill(one, (size_t)bytes, towards(round, from, all_to_all ? i ^ 1 : 0));
+        for (int k = 0; k < bytes; k++) {
+            int at = (i * bytes + k) * stride;
+            CHECK(in[at] == one[k] && (stride == 1 || in[at + 1] == 0xa5),
+                  "%d dimensions, form %d, %d bytes from %d in direction %d: byte %d is %d", dims,
+                  form, bytes, from, i, k, in[at]);
+        }
+    }
+}
+
+/* In a line, ranks with even numbers send short blocks and receive long ones; the others do the
+ * reverse. */
+static void unequal_neighbours(void)
+{
+    MPI_Comm line;
+    OK(MPI_Cart_create(MPI_COMM_WORLD, 1, &world_size, (int[]){0}, 0, &line));
+    int is_odd = world_rank % 2;
+    for (int round = 0; round < 12; round++) {
+        int small = round % 4, big = round % 5 + 9;
+        int sent = is_odd ? big : small, received = is_odd ? small : big, all_to_all = round % 2;
+        long out[2 * 16], in[2 * 16];
+        for (int i = 0; i < 2 * 16; i++)
+            out[i] = round * 10000 + world_rank * 100 + i, in[i] = -1;
+        if (all_to_all)
+            OK(MPI_Neighbor_alltoall(out, sent, MPI_LONG, in, received, MPI_LONG, line));
+        else
+            OK(MPI_Neighbor_allgather(out, sent, MPI_LONG, in, received, MPI_LONG, line));
+        for (int i = 0; i < 2 * received; i++) {
+            int from = world_rank + (i < received ? -1 : 1);
+            int at = i % received + (all_to_all && i < received ? received : 0);
+            int is_there = from >= 0 && from < world_size;
+            SAME(in[i], is_there ? round * 10000 + from * 100 + at : -1);
+        }
+        SAME(in[2 * received], -1);
+    }
+    /* One that expects more than its neighbour sends gets an error, and nobody waits. */
+    OK(MPI_Comm_set_errhandler(line, MPI_ERRORS_RETURN));
+    for (int round = 0; round < 2; round++) {
+        long out[4] = {0}, in[8];
+        int wrong = world_rank == world_size - 1 && world_size > 1;
+        int code = round == 0 ? MPI_Neighbor_alltoall(out, 2, MPI_LONG, in, wrong ? 4 : 2, MPI_LONG,
+                                                      line)
+                              : MPI_Neighbor_allgather(out, 2, MPI_LONG, in, wrong ? 4 : 2,
+                                                       MPI_LONG, line);
+        CLASS(code, wrong ? MPI_ERR_TRUNCATE : MPI_SUCCESS);
+    }
+    OK(MPI_Comm_free(&line));
+}
+
+/* Grids of any size, also with two ways to one neighbour, to oneself and to nobody. Other
+ * collectives between, in which all wait for all or none for some, and ranks that are late. */
+static void grids(void)
+{
+    static const int bytes[] = {8, 0, 1, 263, 350, 351, 526, 1024, 1052, 1053, 2104, 2105, 3000};
+    for (int dims = 1; dims <= 3; dims++)
+        for (int mask = 0; mask < 1 << dims; mask++) {
+            int places[3] = {0, 0, 0}, periods[3] = {mask & 1, mask & 2, mask & 4}, rank, round = 0;
+            MPI_Comm comm;
+            OK(MPI_Dims_create(world_size, dims, places));
+            OK(MPI_Cart_create(MPI_COMM_WORLD, dims, places, periods, 0, &comm));
+            OK(MPI_Comm_rank(comm, &rank));
+            for (int i = 0; i < (int)(sizeof bytes / sizeof *bytes); i++)
+                for (int form = 0; form < 4; form++) {
+                    if ((i + form) % 9 == rank)
+                        usleep(300);
+                    neighbours(comm, dims, 0, form, bytes[i], ++round);
+                    neighbours(comm, dims, 1, form, bytes[i], ++round);
+                    if (i % 4 == 1 && form == 0)
+                        each(comm, round, -1);
+                }
+            OK(MPI_Comm_free(&comm));
+        }
+}
+
 int main(int argc, char **argv)
 {
     int provided;
@@ -211,6 +355,8 @@ int main(int argc, char **argv)
     }
 
     again_in_the_same_memory();
+    grids();
+    unequal_neighbours();
     for (int i = 0; i < THREADS; i++)
         OK(MPI_Comm_dup(MPI_COMM_WORLD, &own[i]));
     if (provided == MPI_THREAD_MULTIPLE) {

@@ -110,6 +110,47 @@ static void many_small(void)
     OK(MPI_Request_free(&requests[1]));
 }
 
+/* Partitions that travel together, more than one message has room for, released in one go: upwards,
+ * downwards, from the middle on, every seventh, and with progress now and then. The receive buffer
+ * is longer than what is sent, and has gaps if `spread`. */
+static void in_one_go(int spread)
+{
+    enum { PARTITIONS = 40, INTS = 1024, ALL = PARTITIONS * INTS, MORE = ALL + 4 * INTS };
+    static int sent[ALL], got[2 * MORE];
+    int next = ring(1), previous = ring(-1), gap = spread ? 2 : 1;
+    MPI_Request requests[2];
+    MPI_Datatype type = MPI_INT;
+    if (spread) {
+        OK(MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &type));
+        OK(MPI_Type_commit(&type));
+    }
+    OK(MPI_Psend_init(sent, PARTITIONS, INTS, MPI_INT, next, 6, MPI_COMM_WORLD, MPI_INFO_NULL,
+                      &requests[0]));
+    OK(MPI_Precv_init(got, 11, MORE / 11, type, previous, 6, MPI_COMM_WORLD, MPI_INFO_NULL,
+                      &requests[1]));
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < ALL; i++)
+            sent[i] = value(round, world_rank, i);
+        for (int i = 0; i < 2 * MORE; i++)
+            got[i] = -1;
+        OK(MPI_Startall(2, requests));
+        for (int i = 0, flag; i < PARTITIONS; i++) {
+            int p = (int[]){i, PARTITIONS - 1 - i, (i + PARTITIONS / 2) % PARTITIONS,
+                            i * 7 % PARTITIONS, i ^ 1}[round % 5];
+            OK(MPI_Pready(p, requests[0]));
+            if (round >= 5 && i % 3 == 0)
+                OK(MPI_Parrived(requests[1], 0, &flag));
+        }
+        OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+        for (int i = 0; i < gap * MORE; i++)
+            SAME(got[i], i % gap || i >= gap * ALL ? -1 : value(round, previous, i / gap));
+    }
+    OK(MPI_Request_free(&requests[0]));
+    OK(MPI_Request_free(&requests[1]));
+    if (spread)
+        OK(MPI_Type_free(&type));
+}
+
 /* Columns of a matrix as partitions of a derived type, released by range and by list. */
 static void columns(void)
 {
@@ -209,6 +250,8 @@ int main(int argc, char **argv)
     one_after_the_other(4096);
     one_after_the_other(8192);
     many_small();
+    in_one_go(0);
+    in_one_go(1);
     mistakes_and_nobody();
     beside_create_group();
     return check_end();

@@ -75,7 +75,7 @@ pub use ferry_transport::{
     SharedSegment, TransportError,
 };
 pub use node::counter_board::{CounterBoardGroup, PHASES, SLOT_MAX_BYTES};
-pub use node::flat_board::{FlatBoardGroup, MARK_BITS, POST_MAX_BYTES};
+pub use node::flat_board::{FLAT_MAX_RANKS, FlatBoardGroup, MARK_BITS, POST_MAX_BYTES};
 pub use node::lock::{NodeLock, Patience, STARVING_AFTER};
 pub use node::wait_set::WaitSet;
 pub use progress::background::Background;

@@ -14,6 +14,8 @@ pub struct Cost {
     pub latency_s: f64,
     /// Seconds of a core that both sides together spend on a message.
     pub overhead_s: f64,
+    /// Seconds of these until a rank that sends goes on.
+    pub send_s: f64,
     /// Largest message that is sent eagerly.
     pub eager_max_bytes: u32,
     /// Seconds that the rendezvous of a larger message adds.
@@ -40,6 +42,8 @@ impl Cost {
         Cost {
             latency_s: if crowded { 3.0e-6 } else { 0.4e-6 },
             overhead_s: if crowded { 2.0e-6 } else { 0.3e-6 },
+            // The context switch is the receiver's.
+            send_s: 0.3e-6,
             // With a core for each rank, a message of up to 64 KiB costs no more than its bytes.
             // One of 128 KiB costs a microsecond more than two of these. Where ranks share cores,
             // the parts of a message wait until the other rank gets the core.
@@ -72,6 +76,7 @@ impl Cost {
         Cost {
             latency_s: 3.1e-6,
             overhead_s: 2.7e-6,
+            send_s: 2.7e-6,
             eager_max_bytes: 64 << 10,
             rendezvous_s: 6.0e-6,
             byte_s: 1.2e-10,
@@ -339,12 +344,12 @@ impl Problem {
             ),
 
             (Kind::Bcast | Kind::Reduce, Flat) => {
-                let r = if self.kind == Kind::Reduce {
-                    (n - 1.) * m
+                let (r, each_s) = if self.kind == Kind::Reduce {
+                    ((n - 1.) * m, cost.overhead_s)
                 } else {
-                    0.
+                    (0., cost.send_s)
                 };
-                let handled = 1. + (n - 1.) * cost.overhead_s / cost.latency_s;
+                let handled = 1. + (n - 1.) * each_s / cost.latency_s;
                 (
                     load(handled, (n - 1.) * m, r, 0.).with_count(n - 1.),
                     load(n - 1., (n - 1.) * m, r, 0.),

@@ -53,6 +53,6 @@ mod scan;
 mod step;
 
 pub use cost::{Algorithm, Cost, Kind, Problem, choices};
-pub use neighbour::exchange;
+pub use neighbour::{NeighbourExchange, exchange};
 pub use plan::{Block, Collective, CommView, Reduction, Root, Varying, plan};
 pub use step::{Peer, Piece, Region, Schedule, Step, Team};

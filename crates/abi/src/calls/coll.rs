@@ -12,8 +12,8 @@ use reductions::*;
 
 use crate::prelude::*;
 use ferry_mpi::coll::{
-    self, Block, Call, Collective, CollectiveOperation, Piece, Reduction, Region, Uniform, Varying,
-    View,
+    self, Block, Call, Collective, CollectiveOperation, NeighbourExchange, Piece, Reduction,
+    Region, Uniform, Varying, View,
 };
 
 /// The form of a collective call.

@@ -90,8 +90,8 @@ fn look_up(request: Handle) -> Result<&'static Arc<Request>> {
 /// Releases partitions of a started send.
 fn release(request: Handle, partitions: impl IntoIterator<Item = i32>) -> Result<()> {
     let req = look_up(request)?;
-    let released = req.partitioned(|p| partitions.into_iter().try_for_each(|at| p.ready(at)));
-    let error = match released {
+    let operation = req.partitioned();
+    let error = match operation.map(|p| partitions.into_iter().try_for_each(|at| p.ready(at))) {
         Some(Ok(())) => return Ok(()),
         Some(Err(error)) => error,
         None => err!(
@@ -126,7 +126,7 @@ pub fn parrived(request: Handle, partition: i32, flag: OutFlag) -> Result<()> {
         return Ok(());
     }
     let req = look_up(request)?;
-    let arrived = match req.partitioned(|p| p.arrived(partition)) {
+    let arrived = match req.partitioned().map(|p| p.arrived(partition)) {
         Some(arrived) => arrived,
         // All partitions of an inactive receive have arrived.
         None if !req.is_active(&mut ferry_mpi::device::device()) => Ok(true),

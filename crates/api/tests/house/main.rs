@@ -203,11 +203,21 @@ fn collectives_depend_downwards() {
         &[
             (
                 "coll",
-                &["overlap", "coll::node", "coll::select", "coll::executor"],
+                &[
+                    "overlap",
+                    "coll::node",
+                    "coll::select",
+                    "coll::neighbour",
+                    "coll::executor",
+                ],
             ),
             ("overlap", &["coll::executor"]),
-            ("coll::node", &["coll::select", "coll::executor"]),
+            (
+                "coll::node",
+                &["coll::select", "coll::neighbour", "coll::executor"],
+            ),
             ("coll::select", &[]),
+            ("coll::neighbour", &[]),
             ("coll::executor", &[]),
         ],
     );

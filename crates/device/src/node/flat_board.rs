@@ -8,9 +8,9 @@
 use crate::base::key::ProcId;
 use crate::progress::device::Device;
 use crate::progress::wait::{WaitingFor, wait_for_memory};
-use ferry_transport::shm::{self, FLAT_MAX_RANKS, Waker};
+use ferry_transport::shm::{self, Waker};
 
-pub use ferry_transport::shm::{MARK_BITS, POST_MAX_BYTES};
+pub use ferry_transport::shm::{FLAT_MAX_RANKS, MARK_BITS, POST_MAX_BYTES};
 
 /// How often a member polls another one's slot before it also makes progress. A choice: it takes
 /// less than 1 µs.

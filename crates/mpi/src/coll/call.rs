@@ -2,13 +2,14 @@
 //! persistent.
 
 use super::executor::{
-    self, BoundSchedule, CacheKey, CollArgs, CollTag, Form, Function, NEW_WINDOW, View,
+    self, BoundSchedule, CacheKey, CachedOperation, CollArgs, CollTag, Form, Function, NEW_WINDOW,
+    Name, View,
 };
-use super::{node, select};
+use super::{neighbour, node, select};
 use crate::{Comm, Datatype, Op, Request, Result, overlap};
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
-use ferry_schedule::{Collective, Reduction, Root, Schedule};
+use ferry_schedule::{Collective, NeighbourExchange, Reduction, Root, Schedule};
 use std::sync::Arc;
 
 /// The collective operation of a call.
@@ -16,7 +17,10 @@ use std::sync::Arc;
 pub enum CollectiveOperation<'a> {
     /// A collective, with its counts; counts of types without bytes are 0.
     Collective(Collective<'a>),
-    /// A neighbourhood collective, as the schedule that
+    /// A neighbourhood collective with blocks of one length; its communicator has a topology.
+    /// Counts of types without bytes are 0.
+    Exchange(NeighbourExchange),
+    /// Another neighbourhood collective, as the schedule that
     /// [`exchange_with`](super::exchange_with) makes.
     Neighbourhood(Arc<Schedule>),
 }
@@ -57,6 +61,7 @@ impl<'a> Call<'a> {
     fn schedule(&self) -> Arc<Schedule> {
         match &self.operation {
             CollectiveOperation::Collective(c) => select::schedule(self.args.comm, c),
+            CollectiveOperation::Exchange(e) => neighbour::schedule(self.args.comm, e),
             CollectiveOperation::Neighbourhood(schedule) => schedule.clone(),
         }
     }
@@ -64,7 +69,8 @@ impl<'a> Call<'a> {
     fn function(&self, form: Form) -> Function {
         match &self.operation {
             CollectiveOperation::Collective(collective) => Function::of(collective, form),
-            CollectiveOperation::Neighbourhood(_) => Function::neighbourhood(form),
+            CollectiveOperation::Exchange(e) => Function::of_exchange(e, form),
+            CollectiveOperation::Neighbourhood(_) => Function::new(Name::Neighbourhood, form),
         }
     }
 
@@ -89,15 +95,25 @@ impl<'a> Call<'a> {
     #[inline]
     pub unsafe fn run(&self) -> Result<()> {
         let args = &self.args;
-        if let CollectiveOperation::Collective(collective) = &self.operation {
-            // SAFETY: the caller's promise.
-            if let Some(result) = unsafe { node::run(collective, args) } {
-                return result;
+        match &self.operation {
+            CollectiveOperation::Collective(collective) => {
+                // SAFETY: the caller's promise.
+                if let Some(result) = unsafe { node::run(collective, args) } {
+                    return result;
+                }
+                let schedule = || self.schedule();
+                // SAFETY: the caller's promise.
+                if let Some(result) = unsafe { overlap::run(collective, args, schedule) } {
+                    return result;
+                }
             }
-            // SAFETY: the caller's promise.
-            if let Some(result) = unsafe { overlap::run(collective, args, || self.schedule()) } {
-                return result;
+            CollectiveOperation::Exchange(exchange) => {
+                // SAFETY: the caller's promise.
+                if let Some(result) = unsafe { node::exchange(exchange, args) } {
+                    return result;
+                }
             }
+            CollectiveOperation::Neighbourhood(_) => {}
         }
         let schedule = self.schedule();
         // SAFETY: the caller's promise.
@@ -132,7 +148,11 @@ impl<'a> Call<'a> {
         let key = match &self.operation {
             CollectiveOperation::Collective(collective) => {
                 let setting = select::setting_for(args.comm, collective.kind());
-                CacheKey::new(collective, setting.algorithm(), args)
+                let collective = collective.owned().map(CachedOperation::Collective);
+                collective.and_then(|c| CacheKey::new(c, setting.algorithm(), args))
+            }
+            CollectiveOperation::Exchange(exchange) => {
+                CacheKey::new(CachedOperation::Exchange(*exchange), None, args)
             }
             CollectiveOperation::Neighbourhood(_) => None,
         };

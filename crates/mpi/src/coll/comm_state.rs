@@ -1,6 +1,7 @@
 //! What a communicator keeps for its collectives.
 
 use super::executor::{History, RequestCache};
+use super::neighbour::NeighbourhoodState;
 use super::node::CommBoard;
 use super::select::{AlgorithmSettings, ScheduleCache};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -12,6 +13,8 @@ pub struct CommState {
     pub(super) schedule_cache: Mutex<ScheduleCache>,
     /// Non-blocking collectives that have ended, to be restarted.
     pub(crate) request_cache: RequestCache,
+    /// Its neighbours, and schedules of exchanges with them.
+    pub(super) neighbourhood: NeighbourhoodState,
     /// Its board in the node's memory.
     pub(super) board: Mutex<CommBoard>,
     /// The signatures of its last calls.

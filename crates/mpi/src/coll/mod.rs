@@ -26,7 +26,9 @@ pub use executor::{Block, COUNTERS, Counters, View};
 /// Uniform blocks of a call.
 pub use ferry_schedule::Block as Uniform;
 pub use ferry_schedule::{Algorithm, Kind};
-pub use ferry_schedule::{Collective, Piece, Reduction, Region, Root, Schedule, Varying};
+pub use ferry_schedule::{
+    Collective, NeighbourExchange, Piece, Reduction, Region, Root, Schedule, Varying,
+};
 pub use neighbour::{exchange_with, neighbours};
 pub use select::{
     AlgorithmSetting, AlgorithmSettings, process_setting, set_process_setting, variable_name,

@@ -7,10 +7,14 @@
 //!
 //! - *Larger ones* than [`GATHERED_MAX_BYTES`] are a message each, whose tag is the partition's
 //!   number. It is received directly into its place in the receive buffer.
-//! - *Smaller ones* wait until there are [`RUN_MAX_BYTES`] of them, until the last is released, or
-//!   until the sender makes progress, as in its next wait. Those that lie side by side then go as
-//!   one message, a *run*, whose tag is the first one's number. The receiver copies it to its
-//!   place.
+//! - *Smaller ones* wait until there are [`HELD_MAX_BYTES`] of them, until the last is released, or
+//!   until the sender makes progress, as in its next wait. While they are released one right after
+//!   the other, they wait for up to [`RUN_MAX_BYTES`]. Those that lie side by side then go as one
+//!   message, a *run*, whose tag is the first one's number.
+//!
+//! The receiver does not know which run comes next. It receives into the place of the partitions
+//! that are missing, if these lie side by side: mostly they come in order. A run of others is moved
+//! to its place. All that it can overwrite is still to come.
 
 mod receive;
 mod send;
@@ -23,20 +27,29 @@ use crate::device::ContextId;
 use crate::pt2pt::PersistentBuffer;
 use crate::{Result, err};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Partitions of up to so many bytes go in runs. An estimate: larger ones cost more to copy than a
 /// message of their own does.
 const GATHERED_MAX_BYTES: u64 = 4 << 10;
-/// Maximum length of a run: a message that the transports send eagerly.
-const RUN_MAX_BYTES: u64 = 16 << 10;
+/// Maximum length of a run. Shared memory still sends such a message eagerly.
+const RUN_MAX_BYTES: u64 = 64 << 10;
+/// So many bytes of released partitions are sent, unless the first of them was released within
+/// [`AT_ONCE_MAX`].
+const HELD_MAX_BYTES: u64 = 16 << 10;
+/// Maximum time between the releases of a run's first and last partition that make it longer than
+/// [`HELD_MAX_BYTES`]. An estimate: a message's latency between nodes.
+const AT_ONCE_MAX: Duration = Duration::from_micros(5);
 
 /// Do partitions of so many bytes go in runs? Both sides know it from the announcement.
 fn gathers(bytes: u64) -> bool {
     (1..=GATHERED_MAX_BYTES).contains(&bytes)
 }
 
-/// Operations on a started partitioned request.
-pub trait Partitioned {
+/// Operations on a partitioned request.
+pub trait Partitioned: Send + Sync {
+    /// Has it been started, and not been completed since? The others are for such ones.
+    fn is_active(&self) -> bool;
     /// Releases a partition of a send (MPI_Pready).
     ///
     /// Errors: no such partition, released already, or this is a receive.

@@ -4,12 +4,13 @@ use super::{
     ANNOUNCEMENT_BYTES, ANNOUNCEMENT_SOURCE, Announcement, Partitioned, Parts, RUN_MAX_BYTES,
     check_partition, gathers, lock,
 };
-use crate::buffer::stretch;
+use crate::buffer::{self, stretch};
 use crate::device::{self, Background, Device, Pattern, ReqId, Sink, Tags};
 use crate::pt2pt::{Buffer, PersistentBuffer};
 use crate::request::{Active, Outcome, Work};
 use crate::{Comm, Request, Result, err};
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 struct Receiving {
@@ -18,6 +19,8 @@ struct Receiving {
     from: Option<u32>,
     tag: u32,
     comm: Arc<Comm>,
+    /// It has been started, and the program has not completed it.
+    is_active: AtomicBool,
     state: Mutex<ReceiveProgress>,
 }
 
@@ -35,6 +38,8 @@ struct ReceiveProgress {
     runs: Runs,
     /// This round's receives are posted.
     posted: bool,
+    /// The device makes progress with this receive.
+    in_background: bool,
     /// The receive of the announcement failed.
     announcement_error: Option<crate::Error>,
     failed: Option<crate::Error>,
@@ -43,10 +48,15 @@ struct ReceiveProgress {
 /// Partitions that arrive in runs.
 #[derive(Default)]
 struct Runs {
-    /// Where the next run is received to, and its receive. Not freed while the device may write
-    /// into it.
+    /// Where the next run is received to if its place is not known. Not freed while the device may
+    /// write into it.
     bytes: ManuallyDrop<Vec<u8>>,
+    /// The receive of the next run.
     receive: Option<ReqId>,
+    /// The partition to whose place it is received. `None`: to `bytes`.
+    place: Option<usize>,
+    /// Partitions before this one have arrived.
+    arrived_until: usize,
     /// Which of the sender's partitions have arrived in this round.
     arrived: Vec<bool>,
     /// How many have not.
@@ -92,6 +102,7 @@ pub unsafe fn receive_init(
         active: Vec::new(),
         runs: Runs::default(),
         posted: false,
+        in_background: false,
         announcement_error: None,
         failed: None,
     };
@@ -104,16 +115,22 @@ pub unsafe fn receive_init(
         from,
         tag,
         comm: comm.clone(),
+        is_active: AtomicBool::new(false),
         state: Mutex::new(state),
     });
-    Request::persistent_work(
-        Some(comm.clone()),
+    let partitioned = receiving.clone();
+    Request::partitioned_work(
+        comm,
+        partitioned,
         Box::new(move |d| {
+            receiving.is_active.store(true, Ordering::Relaxed);
             let mut state = lock(&receiving.state);
             (state.posted, state.failed) = (false, None);
             let posted = receiving.post(d, &mut state);
+            let goes_on = !posted || state.runs.missing > 0;
+            let starts = goes_on && !std::mem::replace(&mut state.in_background, true);
             drop(state);
-            if !posted {
+            if starts {
                 d.add_background(receiving.clone());
             }
             Active::Work(receiving.clone())
@@ -121,10 +138,17 @@ pub unsafe fn receive_init(
     )
 }
 
-/// Runs until the announcement has arrived.
+/// Goes on until the announcement has arrived, and all runs have. The program may wait for its send
+/// first, while the other side waits for the receive of its next run.
 impl Background for Receiving {
     fn advance(&self, d: &mut Device) -> bool {
-        self.post(d, &mut lock(&self.state))
+        let state = &mut *lock(&self.state);
+        let posted = self.post(d, state);
+        if posted {
+            self.take_runs(d, state);
+        }
+        state.in_background = !posted || state.runs.missing > 0;
+        !state.in_background
     }
 }
 
@@ -181,7 +205,8 @@ impl Receiving {
             state.runs.arrived.clear();
             state.runs.arrived.resize(partitions as usize, false);
             state.runs.missing = partitions as usize;
-            self.receive_run(d, &mut state.runs, channel);
+            state.runs.arrived_until = 0;
+            self.receive_run(d, &mut state.runs, channel, bytes);
             return true;
         }
         let count = self.elements();
@@ -229,22 +254,34 @@ impl Receiving {
         self.parts.part.count * self.parts.partitions as i64
     }
 
-    /// Posts the receive of the next run.
-    fn receive_run(&self, d: &mut Device, runs: &mut Runs, channel: device::ContextId) {
+    /// Posts the receive of the next run of partitions of `bytes` bytes.
+    fn receive_run(&self, d: &mut Device, runs: &mut Runs, channel: device::ContextId, bytes: u64) {
         let Some(from) = self.from else { return };
-        if runs.bytes.is_empty() {
-            runs.bytes.resize(RUN_MAX_BYTES as usize, 0);
-        }
+        let part = &self.parts.part;
+        let start = buffer::run(part.address, self.elements(), &part.datatype);
+        runs.place = runs.rest().filter(|_| start.is_some());
+        let into = match (start, runs.place) {
+            (Some(start), Some(first)) => Sink::Bytes {
+                ptr: start.wrapping_add(first * bytes as usize),
+                cap: runs.missing * bytes as usize,
+            },
+            _ => {
+                if runs.bytes.is_empty() {
+                    runs.bytes.resize(RUN_MAX_BYTES as usize, 0);
+                }
+                Sink::Bytes {
+                    ptr: runs.bytes.as_mut_ptr(),
+                    cap: runs.bytes.len(),
+                }
+            }
+        };
         let pattern = Pattern {
             context: channel,
             source: Some(from),
             tag: Tags::ANY,
         };
-        let into = Sink::Bytes {
-            ptr: runs.bytes.as_mut_ptr(),
-            cap: runs.bytes.len(),
-        };
-        // SAFETY: the bytes are neither moved nor freed before the receive is complete.
+        // SAFETY: the program's promise at `receive_init`, or the bytes are neither moved nor freed
+        // before the receive is complete.
         runs.receive = Some(unsafe { d.receive_from(self.comm.peer(from), pattern, into) });
     }
 
@@ -280,16 +317,30 @@ impl Receiving {
                 state.runs.missing = 0;
                 return;
             }
-            let offset = u64::from(ended.envelope.tag) * bytes;
-            let data = &state.runs.bytes[..ended.received as usize];
+            let (first, len) = (ended.envelope.tag as usize, ended.received as usize);
+            let offset = first as u64 * bytes;
             let part = &self.parts.part;
-            // SAFETY: the program's promise at `receive_init`; what is sent fits (`post`).
-            unsafe {
-                part.datatype
-                    .unpack(part.address, self.elements(), offset, data);
+            match state.runs.place {
+                Some(place) if place == first => {}
+                Some(place) => {
+                    let by = (first - place) * bytes as usize;
+                    let start = buffer::run(part.address, self.elements(), &part.datatype);
+                    let at = start.map(|s| s.wrapping_add(place * bytes as usize));
+                    // SAFETY: the program's promise at `receive_init`. Both places lie among those
+                    // of the partitions that were missing, of which `place` is the first.
+                    at.inspect(|&at| unsafe { at.copy_to(at.wrapping_add(by), len) });
+                }
+                None => {
+                    let data = &state.runs.bytes[..len];
+                    // SAFETY: the program's promise at `receive_init`; what is sent fits (`post`).
+                    unsafe {
+                        part.datatype
+                            .unpack(part.address, self.elements(), offset, data);
+                    }
+                }
             }
             if state.runs.missing > 0 {
-                self.receive_run(d, &mut state.runs, channel);
+                self.receive_run(d, &mut state.runs, channel, bytes);
             }
         }
     }
@@ -309,7 +360,16 @@ impl Runs {
         }
         places.fill(true);
         self.missing -= count;
+        let until = self.arrived_until;
+        let more = self.arrived[until..].iter().take_while(|&&a| a).count();
+        self.arrived_until = until + more;
         Some(())
+    }
+
+    /// The first partition that is missing, if all that follow it are missing, too.
+    fn rest(&self) -> Option<usize> {
+        let all_missing = self.missing == self.arrived.len() - self.arrived_until;
+        all_missing.then_some(self.arrived_until)
     }
 }
 
@@ -344,6 +404,10 @@ impl Receiving {
 }
 
 impl Partitioned for Receiving {
+    fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::Relaxed)
+    }
+
     fn ready(&self, _partition: i32) -> Result<()> {
         Err(err!(
             Request,
@@ -385,8 +449,9 @@ impl Work for Receiving {
     fn must_be_completed(&self) -> Option<&'static str> {
         Some("partitioned")
     }
-    fn partitioned(&self) -> Option<&dyn Partitioned> {
-        Some(self)
+    fn free(&self) -> Result<()> {
+        self.is_active.store(false, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -416,6 +481,7 @@ mod tests {
         };
         assert_eq!(runs.arrive(2, 12, 4), Some(()));
         assert_eq!((runs.missing, runs.arrived[4]), (5, true));
+        assert_eq!(runs.rest(), None);
         for (first, len) in [
             (4, 4),
             (1, 8),
@@ -428,6 +494,7 @@ mod tests {
             assert_eq!(runs.arrive(first, len, 4), None, "{first} {len}");
         }
         assert_eq!(runs.arrive(0, 8, 4), Some(()));
+        assert_eq!(runs.rest(), Some(5));
         assert_eq!(runs.arrive(5, 12, 4), Some(()));
         assert_eq!(runs.missing, 0);
     }

@@ -1,8 +1,8 @@
 //! The sender's side: MPI_Psend_init and MPI_Pready.
 
 use super::{
-    ANNOUNCEMENT_SOURCE, Announcement, Partitioned, Parts, RUN_MAX_BYTES, check_partition, gathers,
-    lock,
+    ANNOUNCEMENT_SOURCE, AT_ONCE_MAX, Announcement, HELD_MAX_BYTES, Partitioned, Parts,
+    RUN_MAX_BYTES, check_partition, gathers, lock,
 };
 use crate::buffer::source;
 use crate::device::{self, Background, ContextId, Device, Key, ReqId, SendMode, Source};
@@ -11,7 +11,9 @@ use crate::pt2pt::Buffer;
 use crate::request::{Active, Outcome, Work};
 use crate::{Comm, Request, Result, err};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 struct Sending {
     parts: Parts,
@@ -20,6 +22,13 @@ struct Sending {
     channel: ContextId,
     source: u32,
     comm: Arc<Comm>,
+    /// All partitions are at most [`HELD_MAX_BYTES`], or time is virtual. Then the time of releases
+    /// does not matter.
+    is_timeless: bool,
+    /// Bytes of a partition.
+    bytes: u64,
+    /// It has been started, and the program has not completed it.
+    is_active: AtomicBool,
     state: Mutex<SendProgress>,
 }
 
@@ -32,6 +41,8 @@ struct SendProgress {
     held: Range<usize>,
     /// How many these are.
     held_count: usize,
+    /// When the first of these was released, if that matters.
+    held_since: Option<Instant>,
     /// Partitions that were sent, if they go in runs.
     sent: Vec<bool>,
     /// The device makes progress with this send.
@@ -59,6 +70,8 @@ pub unsafe fn send_init(
     };
     let channel = process().new_context();
     let to = to.map(|rank| comm.peer(rank));
+    let total = parts.bytes().saturating_mul(partitions as u64);
+    let is_timeless = total <= HELD_MAX_BYTES || device::device().is_virtual();
     if let Some(to) = to {
         let announcement = Announcement {
             channel,
@@ -83,6 +96,7 @@ pub unsafe fn send_init(
         unready: partitions,
         held: 0..0,
         held_count: 0,
+        held_since: None,
         sent: match gathers(parts.bytes()) {
             true => vec![false; partitions],
             false => Vec::new(),
@@ -92,16 +106,22 @@ pub unsafe fn send_init(
         failed: None,
     });
     let sending = Arc::new(Sending {
-        parts,
         to,
         channel,
         source: comm.rank(),
         comm: comm.clone(),
+        is_timeless,
+        bytes: parts.bytes(),
+        is_active: AtomicBool::new(false),
+        parts,
         state,
     });
-    Request::persistent_work(
-        Some(comm.clone()),
+    let partitioned = sending.clone();
+    Request::partitioned_work(
+        comm,
+        partitioned,
         Box::new(move |d| {
+            sending.is_active.store(true, Ordering::Relaxed);
             let mut state = lock(&sending.state);
             state.ready.fill(false);
             state.sent.fill(false);
@@ -140,13 +160,22 @@ impl Sending {
     fn hold(&self, at: usize) -> Result<bool> {
         let state = &mut *lock(&self.state);
         state.release(at)?;
-        state.held = match state.held_count {
-            0 => at..at + 1,
-            _ => state.held.start.min(at)..state.held.end.max(at + 1),
-        };
+        if state.held_count == 0 {
+            state.held = at..at + 1;
+            state.held_since = (!self.is_timeless).then(Instant::now);
+        } else {
+            state.held = state.held.start.min(at)..state.held.end.max(at + 1);
+        }
+        let before = state.held_count as u64 * self.bytes;
+        let bytes = before + self.bytes;
         state.held_count += 1;
-        let bytes = state.held_count as u64 * self.parts.bytes();
-        Ok(state.unready == 0 || bytes >= RUN_MAX_BYTES)
+        if state.unready == 0 || bytes >= RUN_MAX_BYTES {
+            return Ok(true);
+        }
+        // The clock is read once for every `HELD_MAX_BYTES`.
+        let is_time = bytes / HELD_MAX_BYTES > before / HELD_MAX_BYTES;
+        let at_once = |since: Instant| since.elapsed() <= AT_ONCE_MAX;
+        Ok(is_time && !state.held_since.is_some_and(at_once))
     }
 
     /// Sends `count` partitions from `first` on as one message.
@@ -170,7 +199,7 @@ impl Sending {
         if state.held_count == 0 {
             return;
         }
-        let most = (RUN_MAX_BYTES / self.parts.bytes()) as usize;
+        let most = (RUN_MAX_BYTES / self.bytes) as usize;
         let held = std::mem::take(&mut state.held);
         state.held_count = 0;
         let mut first = held.start;
@@ -203,9 +232,13 @@ impl Background for Sending {
 }
 
 impl Partitioned for Sending {
+    fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::Relaxed)
+    }
+
     fn ready(&self, partition: i32) -> Result<()> {
         let at = check_partition(partition, self.parts.partitions)?;
-        let is_large = !gathers(self.parts.bytes());
+        let is_large = !gathers(self.bytes);
         if is_large || self.hold(at)? {
             let mut d = device::device();
             let state = &mut *lock(&self.state);
@@ -251,7 +284,8 @@ impl Work for Sending {
     fn must_be_completed(&self) -> Option<&'static str> {
         Some("partitioned")
     }
-    fn partitioned(&self) -> Option<&dyn Partitioned> {
-        Some(self)
+    fn free(&self) -> Result<()> {
+        self.is_active.store(false, Ordering::Relaxed);
+        Ok(())
     }
 }

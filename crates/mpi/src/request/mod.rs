@@ -4,11 +4,13 @@
 mod generalized;
 mod outcome;
 mod pool;
+mod work;
 
 pub use generalized::{Generalized, GeneralizedCallbacks};
 pub use outcome::Outcome;
 
 pub use pool::clear_pool;
+pub use work::{Flag, Work};
 
 use crate::device::{self, Describe, Device, DeviceGuard, ReqId, WaitingFor};
 use crate::partitioned::Partitioned;
@@ -16,8 +18,8 @@ use crate::{Comm, Error, Identity, Result, err};
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A started operation.
 pub enum Active {
@@ -27,88 +29,6 @@ pub enum Active {
     Complete(Outcome),
     /// Background work (a collective), or the program's own operation.
     Work(Arc<dyn Work>),
-}
-
-/// An operation that completes later.
-pub trait Work: Any + Send + Sync {
-    /// Is it complete? Called under the device's lock.
-    fn is_done(&self, d: &mut Device) -> bool;
-    /// Its outcome, the same in each call. Called after it is complete, without the device's lock.
-    fn outcome(&self) -> Outcome;
-    /// Cancels it (MPI_Cancel). Called without the device's lock.
-    fn cancel(&self) -> Result<()> {
-        Ok(())
-    }
-    /// Frees it (MPI_Request_free). Called without the device's lock.
-    fn free(&self) -> Result<()> {
-        Ok(())
-    }
-    /// The name of its kind if the program must complete it. Such an operation cannot be cancelled,
-    /// and its request cannot be freed while it is active (MPI 5.0 §4.2.1, §6.12).
-    fn must_be_completed(&self) -> Option<&'static str> {
-        None
-    }
-    /// The generalised request, if it is one.
-    fn general(&self) -> Option<&Generalized> {
-        None
-    }
-    /// Is it complete without an error? Called without the device's lock.
-    fn has_ended_well(&self) -> bool {
-        false
-    }
-    /// Called when the request is dropped. Work that is complete frees its resources here.
-    fn release(&self) {}
-    /// The partitioned operation, if it is one.
-    fn partitioned(&self) -> Option<&dyn Partitioned> {
-        None
-    }
-}
-
-/// Completion of background work. The work sets it once; its request polls it.
-#[derive(Debug, Default)]
-pub struct Flag {
-    done: AtomicBool,
-    error: OnceLock<Error>,
-}
-
-impl Flag {
-    /// Marks the work as complete.
-    pub fn set(&self, result: Result<()>) {
-        if let Err(e) = result {
-            let _ = self.error.set(e);
-        }
-        self.done.store(true, Ordering::Release);
-    }
-
-    /// Resets it before the work is started again. The last run had no error.
-    pub fn clear(&self) {
-        self.done.store(false, Ordering::Relaxed);
-    }
-
-    /// Is the work complete?
-    #[inline]
-    pub fn is_set(&self) -> bool {
-        self.done.load(Ordering::Acquire)
-    }
-}
-
-impl Work for Flag {
-    fn is_done(&self, _d: &mut Device) -> bool {
-        self.is_set()
-    }
-    fn must_be_completed(&self) -> Option<&'static str> {
-        Some("collective")
-    }
-    fn outcome(&self) -> Outcome {
-        Outcome {
-            error: self.error.get().cloned(),
-            ..Outcome::EMPTY
-        }
-    }
-    #[inline]
-    fn has_ended_well(&self) -> bool {
-        self.is_set() && self.error.get().is_none()
-    }
 }
 
 /// Starts a persistent operation.
@@ -148,9 +68,16 @@ pub struct Request {
     /// Constant while the program has the request ([`pool`]).
     operation: UnsafeCell<Operation>,
     state: UnsafeCell<State>,
-    starter: Option<UnsafeCell<Starter>>,
+    persistent: Option<Box<Persistent>>,
     /// Work whose completion can be tested without the device's lock.
     flag: Option<WorkRef>,
+}
+
+/// What a persistent request has more.
+struct Persistent {
+    starter: UnsafeCell<Starter>,
+    /// The operation, if it is a partitioned one.
+    partitioned: Option<Arc<dyn Partitioned>>,
 }
 
 /// The request's reference to background work.
@@ -168,10 +95,10 @@ struct Operation {
     class: Class,
 }
 
-// SAFETY: `state` and `starter` are accessed only with exclusive use of the device (see `state`).
+// SAFETY: `state` and the starter are accessed only with exclusive use of the device (see `state`).
 // `operation` changes only while this is the only reference to the request.
 unsafe impl Send for Request {}
-// SAFETY: shared references access `state` and `starter` only with exclusive use of the device.
+// SAFETY: shared references access `state` and the starter only with exclusive use of the device.
 // `operation` is constant while it is shared.
 unsafe impl Sync for Request {}
 
@@ -180,16 +107,29 @@ impl Request {
         comm: Option<Arc<Comm>>,
         class: Class,
         state: State,
-        starter: Option<Starter>,
+        persistent: Option<Box<Persistent>>,
     ) -> Arc<Request> {
-        let starter = starter.map(UnsafeCell::new);
         Arc::new(Request {
             identity: Identity::none(),
             operation: UnsafeCell::new(Operation { comm, class }),
             state: UnsafeCell::new(state),
-            starter,
+            persistent,
             flag: None,
         })
+    }
+
+    fn make_persistent(
+        comm: Option<Arc<Comm>>,
+        class: Class,
+        starter: Starter,
+        partitioned: Option<Arc<dyn Partitioned>>,
+    ) -> Arc<Request> {
+        let starter = UnsafeCell::new(starter);
+        let persistent = Box::new(Persistent {
+            starter,
+            partitioned,
+        });
+        Request::make(comm, class, State::Inactive, Some(persistent))
     }
 
     /// A send in progress.
@@ -228,7 +168,7 @@ impl Request {
             identity: Identity::none(),
             operation: UnsafeCell::new(Operation { comm, class }),
             state: UnsafeCell::new(State::Active(Active::Work(flag.clone()))),
-            starter: None,
+            persistent: None,
             flag: Some(WorkRef(flag)),
         })
     }
@@ -277,12 +217,21 @@ impl Request {
     /// A persistent send or receive, inactive.
     pub fn persistent(comm: Option<Arc<Comm>>, is_send: bool, starter: Starter) -> Arc<Request> {
         let class = if is_send { Class::Send } else { Class::Receive };
-        Request::make(comm, class, State::Inactive, Some(starter))
+        Request::make_persistent(comm, class, starter, None)
     }
 
     /// A persistent collective, inactive.
     pub fn persistent_work(comm: Option<Arc<Comm>>, starter: Starter) -> Arc<Request> {
-        Request::make(comm, Class::Other, State::Inactive, Some(starter))
+        Request::make_persistent(comm, Class::Other, starter, None)
+    }
+
+    /// A partitioned operation, inactive.
+    pub fn partitioned_work(
+        comm: &Arc<Comm>,
+        operation: Arc<dyn Partitioned>,
+        starter: Starter,
+    ) -> Arc<Request> {
+        Request::make_persistent(Some(comm.clone()), Class::Other, starter, Some(operation))
     }
 
     /// The communicator on which errors are raised, if there is one.
@@ -293,7 +242,7 @@ impl Request {
     /// Is it persistent? Then it stays after completion.
     #[inline]
     pub fn is_persistent(&self) -> bool {
-        self.starter.is_some()
+        self.persistent.is_some()
     }
 
     #[inline]
@@ -420,7 +369,7 @@ impl Request {
 
     /// Starts a persistent operation (MPI_Start).
     pub fn start(&self) -> Result<()> {
-        let Some(starter) = &self.starter else {
+        let Some(persistent) = &self.persistent else {
             return Err(err!(Request, "the request is not persistent"));
         };
         let mut d = device::device();
@@ -431,7 +380,7 @@ impl Request {
             ));
         }
         // SAFETY: as for `state`: the device is exclusively ours.
-        let starter = unsafe { &mut *starter.get() };
+        let starter = unsafe { &mut *persistent.starter.get() };
         let active = starter(&mut d);
         *self.state(&mut d) = State::Active(active);
         Ok(())
@@ -487,15 +436,11 @@ impl Request {
         Ok(())
     }
 
-    /// Calls `f` with the active partitioned operation, if it is one.
-    pub fn partitioned<R>(&self, f: impl FnOnce(&dyn Partitioned) -> R) -> Option<R> {
-        let mut d = device::device();
-        let State::Active(Active::Work(work)) = self.state(&mut d) else {
-            return None;
-        };
-        let work = work.clone();
-        drop(d);
-        work.partitioned().map(f)
+    /// The partitioned operation, if it is an active one.
+    #[inline]
+    pub fn partitioned(&self) -> Option<&dyn Partitioned> {
+        let operation = self.persistent.as_ref()?.partitioned.as_deref()?;
+        operation.is_active().then_some(operation)
     }
 
     /// Calls `f` with the generalised request, if it is one.

@@ -47,6 +47,16 @@ fn crowded_nodes_get_few_messages_and_big_data_few_bytes() {
         p(Kind::Bcast, 8, 8).choose(&roomy, Some(Algorithm::Flat)),
         Algorithm::Flat
     );
+    // Where ranks share cores, a rank between the root and another one would have to get a core.
+    let shared = Cost::shared_memory(16, 2);
+    assert_eq!(
+        p(Kind::Bcast, 16, 4096).choose(&shared, None),
+        Algorithm::Flat
+    );
+    assert_ne!(
+        p(Kind::Bcast, 16, 64 << 10).choose(&shared, None),
+        Algorithm::Flat
+    );
     // One that cannot serve the call is not forced upon it.
     let ordered = Problem {
         commutes: false,

@@ -2,6 +2,20 @@
 
 use super::*;
 
+/// A call with blocks of one length.
+///
+/// Errors: MPI_ERR_TOPOLOGY if the communicator has none.
+fn exchange<'a>(
+    comm: On,
+    exchange: NeighbourExchange,
+    send: View<'a>,
+    recv: View<'a>,
+) -> Result<Call<'a>> {
+    coll::neighbours(comm)?;
+    let operation = CollectiveOperation::Exchange(exchange);
+    Ok(Call::new(comm, operation, send, recv, None))
+}
+
 fn neighbourly<'a>(
     comm: On,
     schedule: Arc<coll::Schedule>,
@@ -23,7 +37,6 @@ pub(super) fn neighbor_allgather_as(
     comm: On,
     form: Form,
 ) -> Result<()> {
-    let n = coll::neighbours(comm)?;
     let (block, send, recv) = uniform(
         Some(sendbuf),
         sendcount,
@@ -32,9 +45,8 @@ pub(super) fn neighbor_allgather_as(
         recvcount,
         recvtype,
     );
-    let receive = |i: usize| Piece::recv(i as i64 * block.recv, block.recv);
-    let s = coll::exchange_with(comm, &n, &receive, &|_| Piece::send(0, block.send));
-    carry_out(&neighbourly(comm, s, send, recv), form)
+    let call = NeighbourExchange::Allgather(block);
+    carry_out(&exchange(comm, call, send, recv)?, form)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -56,7 +68,7 @@ pub(super) fn neighbor_allgatherv_as(
     let own = Piece::send(0, elements(sendcount, sendtype));
     let s = coll::exchange_with(
         comm,
-        &n,
+        n,
         &|i| Piece::recv(inn.displs[i], inn.counts[i]),
         &|_| own,
     );
@@ -74,7 +86,6 @@ pub(super) fn neighbor_alltoall_as(
     comm: On,
     form: Form,
 ) -> Result<()> {
-    let n = coll::neighbours(comm)?;
     let (block, send, recv) = uniform(
         Some(sendbuf),
         sendcount,
@@ -83,11 +94,8 @@ pub(super) fn neighbor_alltoall_as(
         recvcount,
         recvtype,
     );
-    let receive = |i: usize| Piece::recv(i as i64 * block.recv, block.recv);
-    let s = coll::exchange_with(comm, &n, &receive, &|i| {
-        Piece::send(i as i64 * block.send, block.send)
-    });
-    carry_out(&neighbourly(comm, s, send, recv), form)
+    let call = NeighbourExchange::Alltoall(block);
+    carry_out(&exchange(comm, call, send, recv)?, form)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -115,7 +123,7 @@ pub(super) fn neighbor_alltoallv_as(
     let send = checked(sendbuf, out.max_count, sendtype, "sendbuf")?;
     let recv = checked(recvbuf, inn.max_count, recvtype, "recvbuf")?;
     let receive = |i: usize| Piece::recv(inn.displs[i], inn.counts[i]);
-    let s = coll::exchange_with(comm, &n, &receive, &|i| {
+    let s = coll::exchange_with(comm, n, &receive, &|i| {
         Piece::send(out.displs[i], out.counts[i])
     });
     carry_out(&neighbourly(comm, s, send, recv), form)
@@ -153,7 +161,7 @@ pub(super) fn neighbor_alltoallw_as(
     )?;
     let receive = |i: usize| Piece::new(Region::RecvBlock, i as i64, inn_bytes[i]);
     let send = |i: usize| Piece::new(Region::SendBlock, i as i64, out_bytes[i]);
-    let s = coll::exchange_with(comm, &n, &receive, &send);
+    let s = coll::exchange_with(comm, n, &receive, &send);
     carry_out(
         &neighbourly(comm, s, View::Blocks(&out), View::Blocks(&inn)),
         form,

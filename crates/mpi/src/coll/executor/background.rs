@@ -10,7 +10,6 @@ use super::CollArgs;
 use super::bound_schedule::BoundSchedule;
 use super::run::{INLINE_WORK_MAX_BYTES, Run, RunState, WorkPolicy, bytes, takes_long};
 use super::tag::CollTag;
-use crate::Result;
 use crate::device::{Background, Device};
 use crate::request::{Flag, Outcome, Work};
 use ferry_schedule::Step;
@@ -22,7 +21,7 @@ use std::sync::Arc;
 pub(super) enum Bound {
     /// It runs once (MPI_I…).
     Once(BoundSchedule),
-    /// One start of a persistent collective.
+    /// Starts of a persistent collective.
     Persistent(Arc<BoundSchedule>),
 }
 
@@ -98,6 +97,19 @@ impl BackgroundRun {
             .then(|| unsafe { &mut *self.inner.get() })
     }
 
+    /// Prepares another run of a persistent collective. `None`: this run did not end well, or
+    /// somebody else still knows it.
+    pub(super) fn again(mut self: Arc<BackgroundRun>) -> Option<Arc<BackgroundRun>> {
+        let alone = Arc::get_mut(&mut self)?;
+        let Inner { bound, run, .. } = alone.inner.get_mut().as_mut()?;
+        if !alone.flag.has_ended_well() {
+            return None;
+        }
+        run.reset(bound.tag());
+        alone.flag.clear();
+        Some(self)
+    }
+
     /// Prepares another run. Its buffers differ from the last ones in their addresses only. The
     /// last run must have ended without error, and its request must be complete.
     pub(super) fn restart(&self, b: &CollArgs<'_>, tag: CollTag) {
@@ -155,18 +167,6 @@ impl Work for BackgroundRun {
     }
     fn outcome(&self) -> Outcome {
         self.flag.outcome()
-    }
-    fn free(&self) -> Result<()> {
-        // SAFETY: only the program calls this, as for `release`.
-        let inner = unsafe { self.ended() };
-        // A run of a persistent collective is not restarted by the request cache.
-        if inner.is_some_and(|i| {
-            i.as_ref()
-                .is_some_and(|i| matches!(i.bound, Bound::Persistent(_)))
-        }) {
-            self.release();
-        }
-        Ok(())
     }
     fn has_ended_well(&self) -> bool {
         self.flag.has_ended_well()

@@ -8,7 +8,7 @@ use super::tag::CollTag;
 use super::tmp_buffer::TmpBuffer;
 use super::view::OwnedView;
 use crate::device::{self, Device, ReqId, SendMode};
-use crate::request::{Active, Request};
+use crate::request::{Active, Request, Work};
 use crate::{Comm, Datatype, Op};
 use ferry_schedule::{Peer, Schedule};
 use std::sync::Arc;
@@ -144,14 +144,30 @@ impl BoundSchedule {
     pub(crate) unsafe fn init(self) -> Arc<Request> {
         let comm = self.comm.clone();
         let bound = Arc::new(self);
+        let mut kept = KeptRun(None);
         // The caller's promise holds for each start.
         Request::persistent_work(
             Some(comm),
             Box::new(move |d| {
-                let started = BackgroundRun::new(Bound::Persistent(bound.clone()));
+                let last = kept.0.take().and_then(BackgroundRun::again);
+                let started =
+                    last.unwrap_or_else(|| BackgroundRun::new(Bound::Persistent(bound.clone())));
+                kept.0 = Some(started.clone());
                 d.add_background(started.clone());
                 Active::Work(started)
             }),
         )
+    }
+}
+
+/// The last run of a persistent request, for its next start.
+struct KeptRun(Option<Arc<BackgroundRun>>);
+
+impl Drop for KeptRun {
+    /// The program frees what the run holds. The device may still know the run itself.
+    fn drop(&mut self) {
+        if let Some(run) = &self.0 {
+            run.release();
+        }
     }
 }

@@ -13,17 +13,24 @@ use super::tag::CollTag;
 use super::view::View;
 use crate::device;
 use crate::request::Request;
-use ferry_schedule::{Algorithm, Collective};
+use ferry_schedule::{Algorithm, Collective, NeighbourExchange};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of requests that a communicator caches. A choice: equal to the number of
 /// schedules that it caches.
 const CACHED_REQUESTS_MAX: usize = 8;
 
+/// The operation of a call that is cached.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum CachedOperation {
+    Collective(Collective<'static>),
+    Exchange(NeighbourExchange),
+}
+
 /// What identifies a call on a communicator, but for the addresses of its buffers.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct CacheKey {
-    collective: Collective<'static>,
+    operation: CachedOperation,
     forced: Option<Algorithm>,
     /// Addresses of the objects: the buffers' types, the operation and its type; 0 for none.
     uses: [usize; 4],
@@ -33,7 +40,7 @@ impl CacheKey {
     /// The key of a call; `None` if it cannot be cached.
     #[inline]
     pub fn new(
-        collective: &Collective<'_>,
+        operation: CachedOperation,
         forced: Option<Algorithm>,
         b: &CollArgs<'_>,
     ) -> Option<CacheKey> {
@@ -46,7 +53,7 @@ impl CacheKey {
             (Arc::as_ptr(op).addr(), Arc::as_ptr(t).addr())
         });
         Some(CacheKey {
-            collective: collective.owned()?,
+            operation,
             forced,
             uses: [of(&b.send)?, of(&b.recv)?, op, element],
         })

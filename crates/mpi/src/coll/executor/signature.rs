@@ -1,6 +1,6 @@
 //! What all ranks must agree about in a collective call: the function and the root.
 
-use ferry_schedule::Collective;
+use ferry_schedule::{Collective, NeighbourExchange};
 use std::fmt::{Display, Formatter};
 
 /// How a collective is called.
@@ -23,11 +23,19 @@ macro_rules! names {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Name {
             $($collective,)*
+            NeighborAllgather,
+            NeighborAlltoall,
+            /// Any other neighbourhood collective.
             Neighbourhood,
         }
 
         impl Name {
-            const ALL: &[Name] = &[$(Name::$collective,)* Name::Neighbourhood];
+            const ALL: &[Name] = &[
+                $(Name::$collective,)*
+                Name::NeighborAllgather,
+                Name::NeighborAlltoall,
+                Name::Neighbourhood,
+            ];
 
             #[inline]
             fn of(collective: &Collective<'_>) -> Name {
@@ -36,11 +44,12 @@ macro_rules! names {
                 }
             }
 
-            /// The function's name without `MPI_`. The tag does not say which neighbourhood
-            /// collective it is.
+            /// The function's name without `MPI_`. `None`: it does not say which function it is.
             fn text(self) -> Option<&'static str> {
                 match self {
                     $(Name::$collective => Some($name),)*
+                    Name::NeighborAllgather => Some("Neighbor_allgather"),
+                    Name::NeighborAlltoall => Some("Neighbor_alltoall"),
                     Name::Neighbourhood => None,
                 }
             }
@@ -87,9 +96,13 @@ impl Function {
         Function::new(Name::of(collective), form)
     }
 
-    /// Any neighbourhood collective.
-    pub(crate) fn neighbourhood(form: Form) -> Function {
-        Function::new(Name::Neighbourhood, form)
+    #[inline]
+    pub(crate) fn of_exchange(exchange: &NeighbourExchange, form: Form) -> Function {
+        let name = match exchange {
+            NeighbourExchange::Allgather(_) => Name::NeighborAllgather,
+            NeighbourExchange::Alltoall(_) => Name::NeighborAlltoall,
+        };
+        Function::new(name, form)
     }
 
     /// `None`: no rank that runs this library has made it.
@@ -210,6 +223,7 @@ mod tests {
             "MPI_Bcast",
             "MPI_Ireduce_scatter_block",
             "MPI_Alltoallw_init",
+            "MPI_Ineighbor_alltoall",
         ] {
             assert!(names.contains(name), "{name}");
         }

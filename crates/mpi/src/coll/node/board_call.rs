@@ -1,9 +1,9 @@
 //! The call of a collective through a board: its operation, its data and its signature.
 
-use crate::coll::executor::{Form, Function, Name, Signature, mismatch, root_bits};
+use crate::coll::executor::{Form, Function, Name, Signature, View, mismatch, root_bits};
 use crate::device::SLOT_MAX_BYTES;
 use crate::{Datatype, Error, Op, err};
-use ferry_schedule::{Collective, Piece, Reduction, Region, Root};
+use ferry_schedule::{Collective, NeighbourExchange, Piece, Reduction, Region, Root};
 use std::sync::Arc;
 
 /// Bytes at a slot's end for the signature of its member's call.
@@ -27,6 +27,11 @@ pub(super) enum BoardOp {
     Scan {
         inclusive: bool,
     },
+    /// All ranks post, and read from their neighbours. Each neighbour posts `received` bytes.
+    Exchange {
+        exchange: NeighbourExchange,
+        received: u32,
+    },
     /// The root posts, the others read.
     Bcast {
         root: u32,
@@ -47,11 +52,21 @@ pub(super) enum BoardOp {
 }
 
 impl BoardOp {
-    /// Returns whether only flat boards serve this operation. Most of its ranks only send. By
-    /// messages they need not wait for each other. A counter board would make them wait.
+    /// Returns whether only flat boards serve this operation. By messages its ranks need not wait
+    /// for all others. A counter board would make them wait.
     pub(super) fn flat_only(self) -> bool {
-        use BoardOp::{Gather, Reduce, Scatter};
-        matches!(self, Scatter { .. } | Gather { .. } | Reduce { .. })
+        use BoardOp::{Exchange, Gather, Reduce, Scatter};
+        matches!(
+            self,
+            Scatter { .. } | Gather { .. } | Reduce { .. } | Exchange { .. }
+        )
+    }
+
+    /// Returns whether a communicator sets up its board for this operation. Ranks that do not wait
+    /// for all others while there is no board should not do so for its sake. On a grid there is
+    /// often no other operation.
+    pub(super) fn sets_up(self) -> bool {
+        !self.flat_only() || matches!(self, BoardOp::Exchange { .. })
     }
 }
 
@@ -167,8 +182,43 @@ pub(super) fn plan_call(
     })
 }
 
+/// The board call of an exchange with `neighbours` neighbours, counted with those that do not
+/// exist. `None`: a board does not serve it.
+///
+/// All members of a grid decide alike. By MPI 5.0 §8.6 what one sends is as long as what its
+/// neighbour receives. So any two neighbours have the same two lengths, and thus all members.
+pub(super) fn plan_exchange(
+    exchange: &NeighbourExchange,
+    neighbours: usize,
+    send: &View<'_>,
+) -> Option<BoardCall> {
+    let View::Uniform { datatype, .. } = send else {
+        return None;
+    };
+    let block = exchange.block();
+    let blocks = match exchange {
+        NeighbourExchange::Allgather(_) => 1,
+        NeighbourExchange::Alltoall(_) => neighbours as i64,
+    };
+    let received = block.bytes.checked_mul(blocks)?;
+    let sent = block
+        .send
+        .checked_mul(datatype.size())?
+        .checked_mul(blocks)?;
+    let fits = (1..=(SLOT_MAX_BYTES - SIGNATURE_BYTES) as i64).contains(&sent.max(received));
+    fits.then_some(BoardCall {
+        op: BoardOp::Exchange {
+            exchange: *exchange,
+            received: received as u32,
+        },
+        len: sent as usize,
+        input: Piece::EMPTY,
+        in_place: false,
+    })
+}
+
 /// The names of the operations, in the order of their codes on a board, from 1 on.
-const NAMES: [Name; 11] = [
+const NAMES: [Name; 13] = [
     Name::Barrier,
     Name::Allgather,
     Name::Alltoall,
@@ -180,9 +230,13 @@ const NAMES: [Name; 11] = [
     Name::Scatter,
     Name::Gather,
     Name::Reduce,
+    Name::NeighborAllgather,
+    Name::NeighborAlltoall,
 ];
 
 const BCAST_CODE: u32 = 8;
+const NEIGHBOR_ALLGATHER_CODE: u32 = 12;
+const NEIGHBOR_ALLTOALL_CODE: u32 = 13;
 
 /// The signature of a rank's call on a board. All ranks must post the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,6 +252,13 @@ impl Posted {
     #[inline]
     pub(super) fn is_bcast(self) -> bool {
         self.code == BCAST_CODE
+    }
+
+    /// Can a rank that posts this and one that posts `other` be in the same call? Two neighbours
+    /// may send different lengths.
+    pub(super) fn agrees_with(self, other: Posted) -> bool {
+        let is_exchange = matches!(self.code, NEIGHBOR_ALLGATHER_CODE | NEIGHBOR_ALLTOALL_CODE);
+        self == other || is_exchange && self.code == other.code
     }
 
     /// The signature of the call. `None`: the code is invalid.
@@ -248,11 +309,28 @@ impl BoardCall {
             BoardOp::Scatter { root, .. } => (9, root),
             BoardOp::Gather { root, .. } => (10, root),
             BoardOp::Reduce { root } => (11, root),
+            BoardOp::Exchange { exchange, .. } => match exchange {
+                NeighbourExchange::Allgather(_) => (NEIGHBOR_ALLGATHER_CODE, 0),
+                NeighbourExchange::Alltoall(_) => (NEIGHBOR_ALLTOALL_CODE, 0),
+            },
         };
         Posted {
             code,
             root,
             len: self.len as u32,
+        }
+    }
+
+    /// The signature that the ranks post whose data this rank reads.
+    #[inline]
+    pub(super) fn expected(&self, root: i32) -> Posted {
+        let own = self.posted(root);
+        match self.op {
+            BoardOp::Exchange { received, .. } => Posted {
+                len: received,
+                ..own
+            },
+            _ => own,
         }
     }
 }

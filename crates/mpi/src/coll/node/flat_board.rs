@@ -1,13 +1,14 @@
 //! Collectives through a flat board. Each member polls the other members' slots. There is no shared
 //! counter.
 
+use super::super::neighbour;
 use super::board_call::{BoardCall, BoardOp, Posted, SIGNATURE_BYTES, own_length_error};
 use crate::coll::executor::{COUNTERS, CollArgs, Memory, TmpBuffer};
 use crate::device::{
     self, FlatBoardGroup, MARK_BITS, PHASES, POST_MAX_BYTES, SLOT_MAX_BYTES, WaitingFor,
 };
 use crate::{Error, Result};
-use ferry_schedule::Piece;
+use ferry_schedule::{NeighbourExchange, Piece};
 
 // Data that fit a counter board's slot also fit a flat board's slot. Their length fits `LEN_BITS`.
 const _: () =
@@ -38,10 +39,11 @@ fn read_bits(bits: u32) -> Posted {
 /// phases.
 pub(super) fn recent_mismatch(board: &FlatBoardGroup, me: u32, size: u32) -> Option<Error> {
     (0..PHASES as u64).find_map(|back| {
-        let own = board.posted_before(me, back)?;
-        let mut others = (0..size).filter_map(|i| Some((i, board.posted_before(i, back)?)));
-        let (peer, theirs) = others.find(|other| other.1 != own)?;
-        Some(read_bits(own).disagreement(peer, Some(read_bits(theirs)), size))
+        let own = read_bits(board.posted_before(me, back)?);
+        let posted = |i| Some((i, read_bits(board.posted_before(i, back)?)));
+        let mut others = (0..size).filter_map(posted);
+        let (peer, theirs) = others.find(|(_, theirs)| !theirs.agrees_with(own))?;
+        Some(own.disagreement(peer, Some(theirs), size))
     })
 }
 
@@ -54,8 +56,10 @@ pub(super) fn posted_ahead(board: &FlatBoardGroup, size: u32) -> Option<(u32, Po
 struct Phase<'a, 'w> {
     board: &'a mut FlatBoardGroup,
     waiting_for: &'a WaitingFor<'w>,
-    /// The signature that this member posts, and that it expects from the others.
+    /// The signature that this member posts.
     signature: u32,
+    /// The signature that it expects from the others.
+    expected: u32,
     size: u32,
     len: usize,
     error: Option<Error>,
@@ -92,8 +96,8 @@ impl Phase<'_, '_> {
     fn wait(&mut self, i: u32) {
         let (found, before) = self.board.wait_posted(i, self.waiting_for);
         self.is_last &= before;
-        if found != self.signature {
-            let (own, size) = (read_bits(self.signature), self.size);
+        if found != self.expected {
+            let (own, size) = (read_bits(self.expected), self.size);
             self.error
                 .get_or_insert_with(|| own.disagreement(i, Some(read_bits(found)), size));
         }
@@ -123,6 +127,7 @@ pub(super) unsafe fn execute(
         board,
         waiting_for,
         signature: signature_bits(call.posted(b.root)),
+        expected: signature_bits(call.expected(b.root)),
         size: n,
         len: call.len,
         error: None,
@@ -179,6 +184,15 @@ pub(super) unsafe fn execute(
                 }
             }
             phase.board.end_phase();
+        }
+        BoardOp::Exchange { exchange, .. } => {
+            // SAFETY: the caller's promise.
+            fits &= unsafe { exchange_blocks(&mut phase, b, &exchange) };
+            // Of two members each waits for the other one. Of more, some may wait for few.
+            match n {
+                2 => phase.board.end_full_phase(),
+                _ => phase.board.end_phase(),
+            }
         }
         BoardOp::Reduce { .. } => {
             // SAFETY: the program's buffer is readable. No other rank reads the slot in this
@@ -261,6 +275,55 @@ pub(super) unsafe fn execute(
         phase.error.get_or_insert_with(own_length_error);
     }
     phase.error.map_or(Ok(()), |e| Err(e.on(b.comm)))
+}
+
+/// Posts this rank's blocks for its neighbours in a grid, waits for those that it receives from,
+/// and takes its blocks from their slots. Returns whether the buffers have the right lengths.
+///
+/// # Safety
+/// The buffers must be as the call says.
+unsafe fn exchange_blocks(
+    phase: &mut Phase<'_, '_>,
+    b: &CollArgs<'_>,
+    exchange: &NeighbourExchange,
+) -> bool {
+    let Ok(n) = neighbour::neighbours(b.comm) else {
+        return false;
+    };
+    let mut tmp = TmpBuffer::new(0, None);
+    let buffers = b.buffers();
+    let (is_alltoall, blocks) = match exchange {
+        NeighbourExchange::Allgather(_) => (false, 1),
+        NeighbourExchange::Alltoall(_) => (true, n.destinations.len()),
+    };
+    let (sent, received) = (phase.len / blocks, exchange.block().bytes as usize);
+    let nth = |i: usize| if is_alltoall { i } else { 0 };
+    let me = b.comm.rank();
+    let mut fits = true;
+    phase.board.wait_free(phase.waiting_for);
+    // The block of a neighbour that does not exist is not read.
+    let mut existing = (0..n.destinations.len()).filter(|&i| n.destinations[i].is_some());
+    let written = if is_alltoall { usize::MAX } else { 1 };
+    for i in existing.by_ref().take(written) {
+        let block = buffers.locate(exchange.send_piece(i), &mut tmp);
+        // SAFETY: the program's buffer is readable. No other rank reads the slot until this rank
+        // posts.
+        fits &= unsafe { block.copy_to(&phase.data(me, nth(i) * sent, sent)) };
+    }
+    phase.board.post(phase.signature);
+    for (i, source) in n.sources.iter().enumerate() {
+        let &Some(source) = source else { continue };
+        if source != me {
+            phase.wait(source);
+        }
+        let into = buffers.locate(exchange.receive_piece(i), &mut tmp);
+        // In each dimension of a grid the neighbour below sends up, and the other one down.
+        let from = phase.data(source, nth(i ^ 1) * received, received);
+        // SAFETY: the source has posted. The block lies within its data, and the buffer is
+        // writable.
+        fits &= unsafe { from.copy_to(&into) };
+    }
+    fits
 }
 
 /// All ranks in ring order, from this one on.

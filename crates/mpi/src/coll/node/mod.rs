@@ -13,12 +13,12 @@ mod flat_board;
 mod set_up;
 
 use super::executor::{CollArgs, CollTag, Form, Function, HangDescription, call_ahead};
-use super::select;
-use crate::device::{FlatBoardGroup, WaitingFor};
+use super::{neighbour, select};
+use crate::device::{FLAT_MAX_RANKS, FlatBoardGroup, WaitingFor};
 use crate::{Comm, Error, Result};
-use board_call::plan_call;
+use board_call::{BoardCall, plan_call, plan_exchange};
 use counter_board::CounterBoard;
-use ferry_schedule::Collective;
+use ferry_schedule::{Collective, Kind, NeighbourExchange};
 use set_up::set_up;
 use std::sync::{Arc, PoisonError};
 
@@ -52,12 +52,58 @@ pub(super) unsafe fn run(collective: &Collective<'_>, b: &CollArgs<'_>) -> Optio
         return None;
     }
     let call = plan_call(collective, comm.rank(), comm.size(), b.reduction)?;
-    let board = &comm.coll.board;
-    let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
-    if call.op.flat_only() && !matches!(*board, CommBoard::Flat(_)) {
+    // SAFETY: the caller's promise.
+    unsafe { run_call(&call, Function::of(collective, Form::Blocking), b) }
+}
+
+/// Runs a neighbourhood collective through the communicator's board. `None`: it needs messages. It
+/// does unless all members have a core of their own: otherwise a rank would wait for all members,
+/// and not for its neighbours alone.
+///
+/// The members of a grid can decide alike. By MPI 5.0 §8.6 any two neighbours send and receive
+/// equal blocks, and there is a way along neighbours from each member to each other one.
+///
+/// # Safety
+/// The buffers must be as the call says.
+pub(super) unsafe fn exchange(
+    exchange: &NeighbourExchange,
+    b: &CollArgs<'_>,
+) -> Option<Result<()>> {
+    let comm = b.comm;
+    let kind = match exchange {
+        NeighbourExchange::Allgather(_) => Kind::Allgather,
+        NeighbourExchange::Alltoall(_) => Kind::Alltoall,
+    };
+    if comm.size() < 2
+        || comm.size() > FLAT_MAX_RANKS
+        || !neighbour::is_grid(comm)
+        || !select::board_allowed(comm, kind)
+    {
         return None;
     }
-    let function = Function::of(collective, Form::Blocking);
+    let neighbours = neighbour::neighbours(comm).ok()?;
+    let call = plan_exchange(exchange, neighbours.destinations.len(), &b.send)?;
+    // SAFETY: the caller's promise.
+    unsafe { run_call(&call, Function::of_exchange(exchange, Form::Blocking), b) }
+}
+
+/// Runs a call through the communicator's board, which it sets up when it is time.
+///
+/// # Safety
+/// The buffers must be as the call says.
+unsafe fn run_call(call: &BoardCall, function: Function, b: &CollArgs<'_>) -> Option<Result<()>> {
+    let comm = b.comm;
+    let board = &comm.coll.board;
+    let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
+    let serves = |board: &CommBoard| match board {
+        CommBoard::Flat(_) => true,
+        CommBoard::Untried(_) => call.op.sets_up(),
+        CommBoard::Counter(_) => !call.op.flat_only(),
+        CommBoard::Unavailable => false,
+    };
+    if !serves(&board) {
+        return None;
+    }
     if let CommBoard::Untried(calls) = &mut *board {
         if *calls + 1 < SETUP_AFTER_CALLS {
             *calls += 1;
@@ -69,7 +115,7 @@ pub(super) unsafe fn run(collective: &Collective<'_>, b: &CollArgs<'_>) -> Optio
             Err(e) => return Some(Err(e)),
         }
     }
-    if let CommBoard::Unavailable = *board {
+    if !serves(&board) {
         return None;
     }
     let description = HangDescription {
@@ -86,8 +132,8 @@ pub(super) unsafe fn run(collective: &Collective<'_>, b: &CollArgs<'_>) -> Optio
     // SAFETY: the caller's promise.
     let result = unsafe {
         match &mut *board {
-            CommBoard::Flat(board) => flat_board::execute(board, &call, b, &waiting_for),
-            CommBoard::Counter(board) => board.execute(&call, b, &waiting_for),
+            CommBoard::Flat(board) => flat_board::execute(board, call, b, &waiting_for),
+            CommBoard::Counter(board) => board.execute(call, b, &waiting_for),
             CommBoard::Unavailable | CommBoard::Untried(_) => return None,
         }
     };

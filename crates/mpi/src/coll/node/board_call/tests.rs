@@ -120,3 +120,37 @@ fn what_is_posted_tells_collectives_roots_and_lengths_apart() {
     assert!(text(5).contains("MPI_Exscan"));
     assert!(text(6).contains("3 is in a call that makes a window"));
 }
+
+#[test]
+fn neighbours_post_what_they_send_and_expect_what_they_receive() {
+    let byte = Datatype::basic(Basic::Byte);
+    let send = View::Uniform {
+        address: std::ptr::null_mut(),
+        count: 0,
+        datatype: byte,
+    };
+    let plan = |sent: i64, received: i64| {
+        let block = Block {
+            send: sent,
+            recv: received,
+            bytes: received,
+        };
+        plan_exchange(&NeighbourExchange::Alltoall(block), 4, &send)
+    };
+    let (one, other) = (plan(8, 16).unwrap(), plan(16, 8).unwrap());
+    assert_eq!((one.posted(-1).len, one.expected(-1).len), (32, 64));
+    assert_eq!(one.posted(-1), other.expected(-1));
+    assert!(one.posted(-1).agrees_with(other.posted(-1)));
+    assert!(plan(0, 8).is_some() && plan(8, 0).is_some() && plan(0, 0).is_none());
+    let most = (SLOT_MAX_BYTES - SIGNATURE_BYTES) as i64 / 4;
+    assert!(plan(most, 1).is_some() && plan(1, most).is_some());
+    assert!(plan(most + 1, 1).is_none() && plan(1, most + 1).is_none());
+    let allgather = NeighbourExchange::Allgather(Block {
+        send: 32,
+        recv: 32,
+        bytes: 32,
+    });
+    let allgather = plan_exchange(&allgather, 4, &send).unwrap();
+    assert!(!allgather.posted(-1).agrees_with(one.posted(-1)));
+    assert!(allgather.op.flat_only() && allgather.op.sets_up());
+}

@@ -1,0 +1,86 @@
+//! Background work behind a request.
+
+use super::{Generalized, Outcome};
+use crate::device::Device;
+use crate::{Error, Result};
+use std::any::Any;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An operation that completes later.
+pub trait Work: Any + Send + Sync {
+    /// Is it complete? Called under the device's lock.
+    fn is_done(&self, d: &mut Device) -> bool;
+    /// Its outcome, the same in each call. Called after it is complete, without the device's lock.
+    fn outcome(&self) -> Outcome;
+    /// Cancels it (MPI_Cancel). Called without the device's lock.
+    fn cancel(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Frees it (MPI_Request_free). Called without the device's lock.
+    fn free(&self) -> Result<()> {
+        Ok(())
+    }
+    /// The name of its kind if the program must complete it. Such an operation cannot be cancelled,
+    /// and its request cannot be freed while it is active (MPI 5.0 §4.2.1, §6.12).
+    fn must_be_completed(&self) -> Option<&'static str> {
+        None
+    }
+    /// The generalised request, if it is one.
+    fn general(&self) -> Option<&Generalized> {
+        None
+    }
+    /// Is it complete without an error? Called without the device's lock.
+    fn has_ended_well(&self) -> bool {
+        false
+    }
+    /// Called when the request is dropped. Work that is complete frees its resources here.
+    fn release(&self) {}
+}
+
+/// Completion of background work. The work sets it once; its request polls it.
+#[derive(Debug, Default)]
+pub struct Flag {
+    done: AtomicBool,
+    error: OnceLock<Error>,
+}
+
+impl Flag {
+    /// Marks the work as complete.
+    pub fn set(&self, result: Result<()>) {
+        if let Err(e) = result {
+            let _ = self.error.set(e);
+        }
+        self.done.store(true, Ordering::Release);
+    }
+
+    /// Resets it before the work is started again. The last run had no error.
+    pub fn clear(&self) {
+        self.done.store(false, Ordering::Relaxed);
+    }
+
+    /// Is the work complete?
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+}
+
+impl Work for Flag {
+    fn is_done(&self, _d: &mut Device) -> bool {
+        self.is_set()
+    }
+    fn must_be_completed(&self) -> Option<&'static str> {
+        Some("collective")
+    }
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            error: self.error.get().cloned(),
+            ..Outcome::EMPTY
+        }
+    }
+    #[inline]
+    fn has_ended_well(&self) -> bool {
+        self.is_set() && self.error.get().is_none()
+    }
+}
