@@ -269,7 +269,7 @@ impl Transports {
     pub fn index_for(&mut self, peer: ProcId) -> usize {
         match self.route(peer) {
             Ok(SHM | SHARED..) => SHM_INDEX,
-            Ok(n @ OTHERS..) => index_of(self.others[usize::from(n - OTHERS)].name_for(peer)),
+            Ok(n @ OTHERS..) => self.others[usize::from(n - OTHERS)].name_index_for(peer),
             _ => 0,
         }
     }
@@ -277,25 +277,22 @@ impl Transports {
     /// The transport to `peer`.
     fn transport(&mut self, peer: ProcId) -> Result<&mut dyn Transport, TransportError> {
         let route = self.route(peer)?;
-        let missing = TransportError::Unreachable {
-            peer,
-            tried: String::new(),
-        };
-        match route {
-            ITSELF => Ok(&mut self.itself),
-            SHM => match &mut self.shm {
-                Some(shm) => Ok(shm),
-                None => Err(missing),
-            },
+        let found: Option<&mut dyn Transport> = match route {
+            ITSELF => Some(&mut self.itself),
+            SHM => self.shm.as_mut().map(|shm| shm as _),
             SHARED.. => match self.shared.get_mut(usize::from(route - SHARED)) {
-                Some(Some(shm)) => Ok(shm),
-                _ => Err(missing),
+                Some(Some(shm)) => Some(shm),
+                _ => None,
             },
             n => match self.others.get_mut(usize::from(n - OTHERS)) {
-                Some(transport) => Ok(transport.as_mut()),
-                None => Err(missing),
+                Some(transport) => Some(transport.as_mut()),
+                None => None,
             },
-        }
+        };
+        found.ok_or_else(|| TransportError::Unreachable {
+            peer,
+            tried: String::new(),
+        })
     }
 
     /// [`Transport::features`] of the transport to `peer`.

@@ -1,5 +1,6 @@
 //! The contract of a transport: what it sends, reads and delivers.
 
+use crate::names::index_of;
 use crate::{
     CardMemory, ForeignProcesses, Inbox, NodeCollectives, ProcId, ReadError, RemoteMemory,
     RendezvousOffload, Sleeper, TransportError, VirtualTime,
@@ -180,9 +181,9 @@ pub trait Transport: Send {
     /// Sends what is kept. A poll does that, too, before it looks for messages.
     fn flush_coalesced(&mut self) {}
 
-    /// The name of what carries messages to `peer`, where the transport has several media.
-    fn name_for(&self, _peer: ProcId) -> &'static str {
-        self.name()
+    /// The index in [`TRANSPORT_NAMES`](crate::TRANSPORT_NAMES) of what carries messages to `peer`.
+    fn name_index_for(&self, _peer: ProcId) -> usize {
+        index_of(self.name())
     }
 
     /// Sends from the front of `body`, straight from where it lies, as much as there is room for.

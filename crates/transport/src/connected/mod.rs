@@ -101,7 +101,7 @@ pub struct ConnTransport {
     /// A card has been asked for, and the directory's descriptor is in the poll set.
     asking: bool,
     media: Vec<Box<dyn Medium>>,
-    /// The media's indices in [`crate::TRANSPORT_NAMES`], if there are several.
+    /// The media's indices in [`crate::TRANSPORT_NAMES`].
     name_indices: Vec<usize>,
     epoll: OwnedFd,
     timer: timeout::Timer,
@@ -201,11 +201,7 @@ impl ConnTransport {
             encrypt,
         };
         let name_indices = media.iter().map(|m| crate::names::index_of(m.name()));
-        let name_indices = if media.len() > 1 {
-            name_indices.collect()
-        } else {
-            Vec::new()
-        };
+        let name_indices = name_indices.collect();
         Ok(ConnTransport {
             me: rank_info.rank,
             size: rank_info.size,
@@ -289,11 +285,13 @@ impl Transport for ConnTransport {
         self.media.first().map_or("", |m| m.name())
     }
 
-    fn name_for(&self, peer: ProcId) -> &'static str {
-        match self.slot(peer).map(|i| &self.peers[i].state) {
-            Some(PeerState::Open(conn)) => self.media[conn.path.medium].name(),
-            _ => self.name(),
-        }
+    #[inline]
+    fn name_index_for(&self, peer: ProcId) -> usize {
+        let medium = match self.slot(peer).map(|i| &self.peers[i].state) {
+            Some(PeerState::Open(conn)) => conn.path.medium,
+            _ => 0,
+        };
+        self.name_indices.get(medium).copied().unwrap_or(0)
     }
 
     fn reaches(&self, peer: ProcId) -> bool {
@@ -357,9 +355,8 @@ impl Transport for ConnTransport {
             && let Some(i) = self.slot(to)
             && let PeerState::Open(conn) = &mut self.peers[i].state
         {
-            let follows = conn.eager_after_poll == self.polls;
-            conn.eager_after_poll = self.polls;
-            if follows && conn.coalesce(&mut self.flush_thread, message, head, &body) {
+            let is_kept = conn.runs.count(self.polls);
+            if is_kept && conn.coalesce(&mut self.flush_thread, message, head, &body) {
                 if conn.is_behind() {
                     self.keeps_any = true;
                     self.add_writer(i);

@@ -1,9 +1,10 @@
 //! Coalescing: short messages that follow each other go to the socket in one system call.
 //!
-//! A message is kept if the process has sent another to the same peer since its last poll. The
-//! first of a run goes at once, so that a single message is not delayed. What is kept goes at the
-//! next poll, when it is [`COALESCED_BYTES`], or by the flush thread (`flush_thread`) if the
-//! program calls nothing for [`FLUSH_DELAY`]. Encrypted connections keep nothing.
+//! A *run* is what the process sends to one peer between two of its polls. All but the first
+//! message of a run are kept; the first, too, once several runs were long ([`Runs`]), so that a
+//! single message is not delayed. What is kept goes at the next poll, when it is
+//! [`COALESCED_BYTES`], or by the flush thread (`flush_thread`) if the program calls nothing for
+//! [`FLUSH_DELAY`]. Encrypted connections keep nothing.
 
 use super::frame::{self, HEADER_BYTES, Kind};
 use super::send::write;
@@ -25,6 +26,47 @@ pub const FLUSH_DELAY: Duration = Duration::from_micros(100);
 /// choice: to list it again may need a system call.
 const IDLE_LOOKS_MAX: u32 = 10;
 
+/// A run of at least this many messages is long. A choice: its first message waits for the others
+/// for less than the system call takes that it saves.
+const LONG_RUN_MESSAGES: u32 = 16;
+/// After this many long runs one after the other, the first message of a run is kept, too. A
+/// choice: what such a program sends next is another long run.
+const LONG_RUNS_MIN: u32 = 4;
+
+/// The runs of a connection: how many messages follow each other between two polls.
+pub struct Runs {
+    /// The poll that the present run follows.
+    after_poll: u64,
+    /// Messages of the present run.
+    messages: u32,
+    /// Long runs one after the other, up to [`LONG_RUNS_MIN`].
+    long_runs: u32,
+}
+
+impl Runs {
+    pub(super) const NONE: Runs = Runs {
+        after_poll: u64::MAX,
+        messages: 0,
+        long_runs: 0,
+    };
+
+    /// Counts a message that is sent after `polls` polls. Returns whether it is to be kept.
+    #[inline]
+    pub fn count(&mut self, polls: u64) -> bool {
+        if self.after_poll == polls {
+            self.messages = self.messages.saturating_add(1);
+            return true;
+        }
+        self.long_runs = match self.messages >= LONG_RUN_MESSAGES {
+            true => LONG_RUNS_MIN.min(self.long_runs + 1),
+            false => 0,
+        };
+        self.after_poll = polls;
+        self.messages = 1;
+        self.long_runs == LONG_RUNS_MIN
+    }
+}
+
 /// What a connection has kept. Shared with the flush thread.
 pub struct Coalesced {
     socket: Arc<OwnedFd>,
@@ -42,6 +84,8 @@ struct Kept {
     listed: bool,
     /// Looks of the flush thread in a row that found nothing.
     idle_looks: u32,
+    /// The flush thread has sent something: the program was outside of MPI in the middle of a run.
+    interrupted: bool,
 }
 
 impl Kept {
@@ -69,6 +113,7 @@ impl Coalesced {
             write_max,
             listed: false,
             idle_looks: 0,
+            interrupted: false,
         });
         Arc::new(Coalesced { socket, kept })
     }
@@ -87,6 +132,7 @@ impl Coalesced {
         }
         kept.idle_looks = 0;
         if kept.since.elapsed() >= FLUSH_DELAY {
+            kept.interrupted = true;
             kept.write(&self.socket);
         }
         true
@@ -94,7 +140,7 @@ impl Coalesced {
 }
 
 impl Conn {
-    /// Keeps a message that follows another. False: it must be sent by [`Conn::send`].
+    /// Keeps a message for others to follow it. False: it must be sent by [`Conn::send`].
     #[inline]
     pub fn coalesce(
         &mut self,
@@ -119,6 +165,9 @@ impl Conn {
             .coalesced
             .get_or_insert_with(|| Coalesced::new(socket.clone(), write_max));
         let mut kept = coalesced.kept();
+        if std::mem::take(&mut kept.interrupted) {
+            self.runs.long_runs = 0;
+        }
         if kept.is_empty() {
             if !kept.listed {
                 kept.listed = thread.list(coalesced);
@@ -171,5 +220,37 @@ impl Conn {
         self.sender.queue.clear();
         std::mem::swap(&mut self.sender.queue, &mut kept.bytes);
         self.sender.queue_sent = std::mem::take(&mut kept.sent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONG_RUN_MESSAGES, LONG_RUNS_MIN, Runs};
+
+    /// Counts `messages` after poll `poll`; returns whether the first of them is kept.
+    fn run(runs: &mut Runs, poll: u64, messages: u32) -> bool {
+        let first = runs.count(poll);
+        for _ in 1..messages {
+            assert!(runs.count(poll), "a message that follows another is kept");
+        }
+        first
+    }
+
+    #[test]
+    fn first_message_is_kept_after_long_runs_only() {
+        let mut runs = Runs::NONE;
+        for poll in 0..u64::from(LONG_RUNS_MIN) {
+            assert!(!run(&mut runs, poll, LONG_RUN_MESSAGES), "run {poll}");
+        }
+        assert!(run(&mut runs, 10, LONG_RUN_MESSAGES));
+        assert!(run(&mut runs, 20, LONG_RUN_MESSAGES - 1));
+        assert!(!run(&mut runs, 30, LONG_RUN_MESSAGES), "after a short run");
+        assert!(!run(&mut runs, 31, 1));
+    }
+
+    #[test]
+    fn single_messages_are_never_kept() {
+        let mut runs = Runs::NONE;
+        assert!((0..100).all(|poll| !runs.count(poll)));
     }
 }

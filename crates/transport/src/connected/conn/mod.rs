@@ -26,7 +26,7 @@ pub use sealed::Seal;
 
 use super::medium::SocketOps;
 use crate::{ProcId, ZeroCopy};
-use coalesce::Coalesced;
+use coalesce::{Coalesced, Runs};
 use receive::Receiver;
 use rustix::io::Errno;
 use send::Sender;
@@ -94,8 +94,8 @@ pub struct Conn {
     coalesced: Option<Arc<Coalesced>>,
     /// Something may be in `coalesced`.
     keeps: bool,
-    /// The transport's poll before the last eager message.
-    pub eager_after_poll: u64,
+    /// Eager messages that were sent between polls.
+    pub runs: Runs,
     receiver: Receiver,
     /// What the process's poll set reports of this connection.
     pub interest: PollInterest,
@@ -120,7 +120,7 @@ impl Conn {
             sender: Sender::new(path.ops.stream_max().min(frame::STREAM_MAX_BYTES)),
             coalesced: None,
             keeps: false,
-            eager_after_poll: u64::MAX,
+            runs: Runs::NONE,
             receiver: Receiver::new(),
             interest: PollInterest::Nothing,
             reads_since_sleep: 0,
