@@ -66,7 +66,7 @@ use cells::{CELL_BODY_MAX_BYTES, HEAD_MAX_BYTES};
 use control::{ASLEEP_ON_SOCKET, AWAKE, CONTROL_BYTES, Control, LOCAL_RANKS_MAX};
 use ferry_job::Segment;
 use layout::map;
-use pair::Pair;
+use pair::{EXCHANGE_MIN_BYTES, Pair};
 use peer::Peer;
 use ring::{RECORD_MAX_BYTES, RECORD_PART_BYTES, SPLIT_MAX_BYTES};
 use std::collections::{BTreeMap, HashMap};
@@ -388,6 +388,16 @@ impl Transport for Shm {
             match body {
                 Body::Bytes(bytes) if len > SINGLE_RECORD_MAX_BYTES => {
                     pair.send_split(message, head, bytes, core_each)
+                }
+                Body::Bytes(bytes)
+                    if len > EXCHANGE_MIN_BYTES
+                        && core_each
+                        && head.len() <= HEAD_MAX_BYTES
+                        && pair.exchanges() =>
+                {
+                    pair.send_in_cell(message, head, bytes.len(), |out: &mut [u8]| {
+                        out.copy_from_slice(bytes)
+                    })
                 }
                 Body::Fill(n, fill) if len > SINGLE_RECORD_MAX_BYTES && core_each => {
                     pair.send_in_cell(message, head, n, fill)

@@ -36,6 +36,8 @@ const FIRST_TOUCH_MIN_BYTES: usize = 2048;
 
 /// Records taken from one ring before the next ring is polled. A choice.
 const RECORDS_PER_POLL: usize = 32;
+/// After this many bytes from a peer's cells a poll ends. Measured (docs/measured/shm.md).
+const CELL_BYTES_PER_POLL: usize = 32 * 1024;
 
 /// Shortest message, head and body, bytes, after which a poll ends where ranks outnumber cores. The
 /// caller may have waited for it and post a receive for the next one, which would otherwise be
@@ -230,6 +232,7 @@ impl Shm {
             ..
         } = &mut **peer;
         let mut delivered = 0;
+        let mut in_cells = 0;
         while delivered < RECORDS_PER_POLL {
             let touched = pair.is_touched();
             match pair.next() {
@@ -262,6 +265,7 @@ impl Shm {
                     if first_touch {
                         inbox.first_touch();
                     }
+                    in_cells += bytes.len();
                     if more || reassembly.is_some() {
                         reassemble(process, reassembly, message, bytes, more, inbox)?;
                     } else {
@@ -270,9 +274,11 @@ impl Shm {
                     if pair.release_cell() {
                         self.controls[from].wake_if_asleep();
                     }
-                    // The poll ends, so that this process writes into the cell that it has just
+                    // The poll ends, so that this process writes into the cells that it has just
                     // read.
-                    return Ok((delivered + 1, true));
+                    if in_cells >= CELL_BYTES_PER_POLL {
+                        return Ok((delivered + 1, true));
+                    }
                 }
                 Next::Early(message, record) => {
                     if record.first_touch {

@@ -18,6 +18,13 @@ const EARLY_RUN_BYTES: usize = if cfg!(loom) {
     12 * 1024
 };
 
+/// Messages of more than this many bytes, with their head, go in cells while both processes send
+/// such messages. Measured (docs/measured/shm.md).
+pub const EXCHANGE_MIN_BYTES: usize = if cfg!(loom) { 64 } else { 4 * 1024 };
+/// Messages in cells after which the peer must have sent a long one for another to follow. A
+/// choice: programs rarely have more in flight.
+const EXCHANGE_MESSAGES: u8 = 64;
+
 /// One process's side of a pair.
 pub struct Pair {
     writer: Writer,
@@ -27,6 +34,8 @@ pub struct Pair {
     cells: Box<Cells>,
     /// The cell of the record last returned by [`Pair::next`], if it is in one.
     cell: Option<CellRef>,
+    /// Long messages that may go in cells since the peer has sent one.
+    exchange: u8,
 }
 
 /// What came from the peer.
@@ -77,6 +86,7 @@ impl Pair {
             fastbox,
             cells: Box::new(cells),
             cell: None,
+            exchange: 0,
         }
     }
 
@@ -113,6 +123,14 @@ impl Pair {
         self.can_cell() && self.write_in_cell(message, head, len, fill)
     }
 
+    /// Returns whether both processes send long messages, and the peer has some of this one's yet
+    /// to read. What follows goes in cells, and waits for one: the lines of a cell that was just
+    /// read are in this core's cache, those of the ring in the other's.
+    #[inline]
+    pub fn exchanges(&self) -> bool {
+        self.exchange > 0 && !self.writer.is_read()
+    }
+
     /// Returns whether there is room for a record in a cell.
     fn can_cell(&mut self) -> bool {
         self.cells.has(1) && self.writer.has_line()
@@ -126,6 +144,7 @@ impl Pair {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
+        self.exchange = self.exchange.saturating_sub(1);
         let read = self.reader.position();
         let cell = self.cells.write(len, fill).word();
         let written = self.writer.write_in_cell(message, cell, head, read, true);
@@ -196,6 +215,9 @@ impl Pair {
                 out.copy_from_slice(body);
             });
         }
+        if in_cell && self.exchanges() {
+            return false;
+        }
         let read = self.reader.position();
         self.writer.write_split(message, head, body, read)
     }
@@ -226,7 +248,11 @@ impl Pair {
                 read,
             } => {
                 self.writer.set_read(read);
+                if bytes.len() > EXCHANGE_MIN_BYTES {
+                    self.exchange = EXCHANGE_MESSAGES;
+                }
                 if in_cell {
+                    self.exchange = EXCHANGE_MESSAGES;
                     return record_in_cell(&mut self.cells, &mut self.cell, message, bytes, more);
                 }
                 Next::Record(message, bytes, more)

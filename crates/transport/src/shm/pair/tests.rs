@@ -335,13 +335,11 @@ fn fuzz_shared_memory() {
     });
 }
 
-/// A writer that pauses in a body: what is there is read, and the rest by a later poll.
-#[test]
-fn an_early_record_is_read_as_far_as_it_is_written() {
-    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+/// Both sides of a pair over two rings' memory.
+fn sides(there: &mut Mapping, back: &mut Mapping) -> (Pair, Pair) {
     let (out, into) = (there.base(), back.base());
-    // SAFETY: both mappings outlive the pairs; each is one side.
-    let (mut lower, mut upper) = unsafe {
+    // SAFETY: the caller's mappings outlive the pairs; each is one side.
+    unsafe {
         let fastbox = out.add(FASTBOX_AT);
         (
             Pair::new(
@@ -357,7 +355,82 @@ fn an_early_record_is_read_as_far_as_it_is_written() {
                 Cells::new(into, out, false, CELLS_PER_PAIR),
             ),
         )
-    };
+    }
+}
+
+/// Reads the next message and frees it. Returns its number, and whether it was in a cell.
+fn read(pair: &mut Pair) -> Option<(u8, bool)> {
+    match pair.next() {
+        Next::Fastbox(message, _) => Some((message, false)),
+        Next::Record(message, ..) => {
+            pair.release();
+            Some((message, false))
+        }
+        Next::InCell(message, ..) => {
+            pair.release_cell();
+            Some((message, true))
+        }
+        _ => None,
+    }
+}
+
+/// While both sides send long messages, theirs go in cells, and wait where there is none.
+#[test]
+fn long_messages_of_both_sides_wait_for_cells() {
+    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+    let (mut lower, mut upper) = sides(&mut there, &mut back);
+    let short = |out: &mut [u8]| out.fill(1);
+    // The first goes in the fastbox, the second in the ring.
+    for _ in 0..2 {
+        assert!(lower.send(1, 0, EXCHANGE_MIN_BYTES + 1, |out| out.fill(7)));
+        assert_eq!(read(&mut upper), Some((1, false)));
+    }
+    assert!(!upper.exchanges(), "the peer has read everything");
+    assert!(upper.send(2, 0, 8, short));
+    assert!(upper.send(2, 0, 8, short));
+    assert!(upper.exchanges());
+    assert!(!lower.exchanges(), "nothing long has come from the peer");
+    // As many as this side has cells, then none until the peer has read some.
+    let body = vec![3; SPLIT_MAX_BYTES - LINE_BYTES];
+    for sent in 0..CELLS_PER_PAIR / 2 {
+        assert!(upper.send_split(4, b"head", &body, true), "message {sent}");
+    }
+    assert!(!upper.send_split(4, b"head", &body, true));
+    assert_eq!(read(&mut lower), Some((2, false)));
+    assert_eq!(read(&mut lower), Some((2, false)));
+    for _ in 0..CELLS_PER_PAIR / 2 {
+        assert_eq!(read(&mut lower), Some((4, true)));
+    }
+    assert_eq!(read(&mut lower), None);
+    // The peer has given some back.
+    assert!(upper.send_split(4, b"head", &body, true));
+}
+
+/// After as many messages as a program may have in flight it counts as one that sends one way.
+#[test]
+fn one_way_goes_by_the_ring_again() {
+    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+    let (mut lower, mut upper) = sides(&mut there, &mut back);
+    let short = |out: &mut [u8]| out.fill(1);
+    assert!(upper.send_in_cell(1, b"head", EXCHANGE_MIN_BYTES, short));
+    assert_eq!(read(&mut lower), Some((1, true)));
+    for n in 0..EXCHANGE_MESSAGES {
+        // Something is always to be read.
+        assert!(lower.send(2, 0, 8, short) && lower.send(2, 0, 8, short));
+        assert!(lower.exchanges(), "after {n} messages");
+        assert!(lower.send_in_cell(3, b"head", 9, short));
+        let all = std::iter::from_fn(|| read(&mut upper));
+        assert_eq!(all.collect::<Vec<_>>(), [(2, false), (2, false), (3, true)]);
+    }
+    assert!(lower.send(2, 0, 8, short) && lower.send(2, 0, 8, short));
+    assert!(!lower.exchanges());
+}
+
+/// A writer that pauses in a body: what is there is read, and the rest by a later poll.
+#[test]
+fn an_early_record_is_read_as_far_as_it_is_written() {
+    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+    let (mut lower, mut upper) = sides(&mut there, &mut back);
     let len = 3 * EARLY_RUN_BYTES + 5;
     let (mut inbox, mut partial) = (Counting::default(), None);
     inbox.fragments = true;
