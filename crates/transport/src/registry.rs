@@ -269,7 +269,11 @@ impl Transports {
     pub fn index_for(&mut self, peer: ProcId) -> usize {
         match self.route(peer) {
             Ok(SHM | SHARED..) => SHM_INDEX,
-            Ok(n @ OTHERS..) => self.others[usize::from(n - OTHERS)].name_index_for(peer),
+            Ok(n @ OTHERS..) => {
+                let transport = &self.others[usize::from(n - OTHERS)];
+                let index = transport.name_index_for(peer);
+                index.unwrap_or_else(|| index_of(transport.name()))
+            }
             _ => 0,
         }
     }

@@ -1,6 +1,5 @@
 //! The contract of a transport: what it sends, reads and delivers.
 
-use crate::names::index_of;
 use crate::{
     CardMemory, ForeignProcesses, Inbox, NodeCollectives, ProcId, ReadError, RemoteMemory,
     RendezvousOffload, Sleeper, TransportError, VirtualTime,
@@ -182,8 +181,9 @@ pub trait Transport: Send {
     fn flush_coalesced(&mut self) {}
 
     /// The index in [`TRANSPORT_NAMES`](crate::TRANSPORT_NAMES) of what carries messages to `peer`.
-    fn name_index_for(&self, _peer: ProcId) -> usize {
-        index_of(self.name())
+    /// `None`: that of [`Transport::name`].
+    fn name_index_for(&self, _peer: ProcId) -> Option<usize> {
+        None
     }
 
     /// Sends from the front of `body`, straight from where it lies, as much as there is room for.

@@ -286,12 +286,12 @@ impl Transport for ConnTransport {
     }
 
     #[inline]
-    fn name_index_for(&self, peer: ProcId) -> usize {
+    fn name_index_for(&self, peer: ProcId) -> Option<usize> {
         let medium = match self.slot(peer).map(|i| &self.peers[i].state) {
             Some(PeerState::Open(conn)) => conn.path.medium,
             _ => 0,
         };
-        self.name_indices.get(medium).copied().unwrap_or(0)
+        self.name_indices.get(medium).copied()
     }
 
     fn reaches(&self, peer: ProcId) -> bool {
