@@ -309,6 +309,80 @@ static void in_order(int flavor)
     window_free(&w);
 }
 
+/* Keeps the processor for so many seconds. */
+static void compute(double seconds)
+{
+    for (double end = MPI_Wtime() + seconds; MPI_Wtime() < end;)
+        ;
+}
+
+/* All ranks update rank 0's memory in two windows, while it waits in MPI, computes, and updates the
+ * same elements itself: a target that polls may do what others want. */
+static void busy_and_polling_target(int flavor)
+{
+    enum { ROUNDS = 30, UPDATES = 20 };
+    Window w[2];
+    for (int k = 0; k < 2; k++) {
+        w[k] = window_make(flavor, MPI_COMM_WORLD, 32, 1, MPI_INFO_NULL);
+        OK(MPI_Win_lock_all(0, w[k].win));
+    }
+    int64_t one = 1, last[2] = {-1, -1};
+    int16_t three = 3;
+    for (int round = 0; round < ROUNDS; round++) {
+        if (world_rank == 0) {
+            const Window *own = &w[round % 2];
+            if (round % 3 == 1)
+                compute(100e-6);
+            OK(MPI_Accumulate(&one, 1, MPI_INT64_T, 0, place(own, 0, 0), 1, MPI_INT64_T, MPI_SUM,
+                              own->win));
+            for (int from = 1; from < world_size; from++)
+                OK(MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, round, MPI_COMM_WORLD,
+                            MPI_STATUS_IGNORE));
+            continue;
+        }
+        if (round % 5 == 1)
+            compute(300e-6); /* rank 0 has gone to sleep */
+        for (int i = 0; i < UPDATES; i++) {
+            int k = (i + world_rank) % 2;
+            int64_t got = -1;
+            int32_t old, next, is = 0;
+            OK(MPI_Fetch_and_op(&one, &got, MPI_INT64_T, 0, place(&w[k], 0, 0), MPI_SUM, w[k].win));
+            /* Not aligned. */
+            OK(MPI_Accumulate(&three, 1, MPI_INT16_T, 0, place(&w[k], 0, 13), 1, MPI_INT16_T,
+                              MPI_SUM, w[k].win));
+            OK(MPI_Win_flush(0, w[k].win));
+            CHECK(got > last[k], "the counter gave %lld after %lld", (long long)got,
+                  (long long)last[k]);
+            last[k] = got;
+            do {
+                old = is;
+                next = old + 1;
+                OK(MPI_Compare_and_swap(&next, &old, &is, MPI_INT32_T, 0, place(&w[k], 0, 20),
+                                        w[k].win));
+                OK(MPI_Win_flush(0, w[k].win));
+            } while (is != old);
+        }
+        OK(MPI_Send(NULL, 0, MPI_BYTE, 0, round, MPI_COMM_WORLD));
+    }
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (int k = 0; k < 2; k++) {
+        int64_t sum = -1, all = (int64_t)ROUNDS * UPDATES / 2 * (world_size - 1);
+        int32_t swaps = -1;
+        int16_t threes = -1;
+        OK(MPI_Fetch_and_op(NULL, &sum, MPI_INT64_T, 0, place(&w[k], 0, 0), MPI_NO_OP, w[k].win));
+        OK(MPI_Fetch_and_op(NULL, &threes, MPI_INT16_T, 0, place(&w[k], 0, 13), MPI_NO_OP,
+                            w[k].win));
+        OK(MPI_Fetch_and_op(NULL, &swaps, MPI_INT32_T, 0, place(&w[k], 0, 20), MPI_NO_OP,
+                            w[k].win));
+        OK(MPI_Win_flush(0, w[k].win));
+        SAME(sum, all + ROUNDS / 2);
+        SAME(threes, (int16_t)(3 * all));
+        SAME(swaps, all);
+        OK(MPI_Win_unlock_all(w[k].win));
+        window_free(&w[k]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
@@ -322,6 +396,7 @@ int main(int argc, char **argv)
         vectors(flavor);
         whole_elements(flavor);
         in_order(flavor);
+        busy_and_polling_target(flavor);
     }
     return check_end();
 }

@@ -69,6 +69,7 @@ pub use device::{Capabilities, Unreceived, finish};
 pub use ferry_transport::connected::REFUSED;
 pub use ferry_transport::model::{is_modelled, virtual_time};
 pub use ferry_transport::shm::{Mapping, PeerMemory, SharedMemory, SharedRange, Waker};
+pub use ferry_transport::shm::{OfferState, Offered, UPDATE_WORDS, UpdateSlot};
 pub use ferry_transport::shm::{READ_MIN_ADAPTIVE, read_min, set_read_min};
 pub use ferry_transport::{
     Blocks, ForeignProcess, Link, Offer, ReadError, RemoteError, RemoteMemory, SegmentKey,

@@ -24,6 +24,8 @@ mod flat_board;
 mod pair;
 #[path = "../src/shm/ring/mod.rs"]
 mod ring;
+#[path = "../src/shm/update_slot.rs"]
+mod update_slot;
 
 #[path = "loom/counter_board.rs"]
 mod counter_board_model;
@@ -35,6 +37,8 @@ mod pair_model;
 mod ring_model;
 #[path = "loom/sleep.rs"]
 mod sleep_model;
+#[path = "loom/update_slot.rs"]
+mod update_slot_model;
 
 /// Checks `body` with at most this many preemptions, or LOOM_MAX_PREEMPTIONS.
 fn check(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {

@@ -3,6 +3,7 @@
 use crate::base::counters::HasDevice;
 use crate::progress::background::Background;
 use crate::progress::outside_work;
+use crate::progress::served::Served;
 use crate::progress::state::{CoreSharing, Sleepers, TestBackoff, WaitPolicy};
 use crate::progress::thread_state::ThreadState;
 use crate::protocol::engine::{Engine, Threads, Worker};
@@ -30,6 +31,8 @@ pub struct Device {
     pub(crate) sleepers: Sleepers,
     /// How long the next sleep of a waiting thread may last.
     pub(crate) sleep_max: Option<Duration>,
+    /// This process's update slot, while it has windows for which peers use it.
+    pub(crate) served: Option<Served>,
     /// The process has called MPI_Finalize; counts on modelled machines.
     pub(crate) finalized: bool,
 }
@@ -80,6 +83,7 @@ impl Device {
             progress_thread: None,
             sleepers: Sleepers::default(),
             sleep_max: None,
+            served: None,
             finalized: false,
         })
     }

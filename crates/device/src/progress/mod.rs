@@ -7,6 +7,7 @@ pub(crate) mod device;
 mod handover;
 pub(crate) mod lock;
 pub(crate) mod outside_work;
+pub(crate) mod served;
 pub(crate) mod state;
 pub(crate) mod test_backoff;
 pub(crate) mod thread;

@@ -187,6 +187,7 @@ fn wait_for(
                     policy = WaitPolicy::OVERSUBSCRIBED;
                     let core = guard.core_sharing.core;
                     if arrival == Arrival::ByTransport && guard.rely_on_thread(core) {
+                        guard.stop_serving();
                         idle.began(now);
                         let ended;
                         (guard, ended) = sleep_on_thread(guard, what, &mut done, &mut report);
@@ -199,6 +200,10 @@ fn wait_for(
                 now - since < policy.spin
             };
             if spinning {
+                if guard.serve_updates() {
+                    // Mostly the next one comes soon.
+                    (polls, since) = (0, None);
+                }
                 if multiple {
                     drop(guard);
                     std::hint::spin_loop();
@@ -209,6 +214,7 @@ fn wait_for(
                 continue;
             }
         }
+        guard.stop_serving();
         if policy.oversubscribed && guard.yields_again(yields, &mut since) {
             yields += 1;
             idle.begin();
@@ -255,6 +261,7 @@ impl Idle {
     /// The call returns.
     #[inline]
     fn end(&self, device: &mut DeviceGuard) {
+        device.stop_serving();
         device.end_wait();
         // Virtual time is counted elsewhere.
         if let Some(since) = self.0

@@ -6,6 +6,7 @@
 //! take effect in their order.
 
 use super::remote::Update;
+use super::short_update::ShortUpdate;
 use super::target::{Reach, Target};
 use super::transfer::{complete_request, copy_peer, direct, passive, peer_error, same_size};
 use super::{Place, Win, remote};
@@ -143,6 +144,19 @@ impl Win {
         if len == 0 {
             return Ok(None);
         }
+        let is_array = is_array_of(&origin, place) && is_array_of(&operands.result, place);
+        if let Reach::Peer(memory) = target.reach
+            && is_array
+        {
+            // SAFETY: the caller's promise.
+            let short = unsafe { ShortUpdate::accumulate(op, origin.as_ref(), at, place) };
+            if let Some(update) = short {
+                let (peer, result) = ((target, memory), operands.result.map(|r| r.address));
+                // SAFETY: the caller's promise.
+                return unsafe { self.update_short(peer, update, result, place, call) }
+                    .map(|()| None);
+            }
+        }
         // SAFETY: the caller's promise.
         let packed = origin.map(|origin| unsafe { Packed::of(&origin, len) });
         let from = packed.as_ref().map_or(std::ptr::null(), Packed::address);
@@ -236,6 +250,13 @@ impl Win {
             datatype: place.datatype,
         };
         if let Reach::Peer(memory) = target.reach {
+            // SAFETY: the caller's promise.
+            let short = unsafe { ShortUpdate::compare_and_swap(origin, compare, at, &place) };
+            if let Some(update) = short {
+                let peer = (target, memory);
+                // SAFETY: the caller's promise.
+                return unsafe { self.update_short(peer, update, Some(result), &place, call) };
+            }
             let elements = (at, 1, &**place.datatype);
             let copied = self.with_accumulate_lock(target, || {
                 update_peer(memory, elements, true, |value, _| {

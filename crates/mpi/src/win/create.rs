@@ -16,7 +16,7 @@ use super::epoch::Epochs;
 use super::hints::{self, Hints};
 use super::memory::{ALIGN_BYTES, Allocation, CardMemory, Memory};
 use super::target::{Extent, Extents, Reach, Targets, node_members};
-use super::{Flavor, Win, remote};
+use super::{Flavor, Win, remote, short_update};
 use crate::attr::Attributes;
 use crate::coll::or_bits;
 use crate::comm::agree::{Agreement, Reader, put_framed, put_u64};
@@ -491,6 +491,9 @@ impl Win {
         });
         if let Ok(win) = &made {
             remote::register(win);
+            if win.has_short_updates() {
+                device::device().begin_updates(short_update::serve);
+            }
         }
         Win::agree_on_success(comm, made)
     }

@@ -42,6 +42,9 @@ impl Win {
     /// Nobody uses the window any more.
     pub(super) fn let_go(self: &Arc<Win>) {
         remote::unregister(self);
+        if self.has_short_updates() {
+            device::device().end_updates();
+        }
         self.memory.leave_card();
         if let Some(range) = self.control.range()
             && let Some(memory) = device::device().shared_memory()

@@ -5,7 +5,8 @@
 //! fence, active, passive   synchronisation; epoch: what is open; control: locks and counters
 //! transfer, accumulate     operations, by the way in which the target is reached (target):
 //!                            mapped    loads, stores and CPU atomics
-//!                            peer      process_vm_readv(2), process_vm_writev(2); put_queue
+//!                            peer      process_vm_readv(2), process_vm_writev(2); put_queue,
+//!                                      short_update
 //!                            remote    packets to the target's service
 //! ```
 //!
@@ -27,6 +28,7 @@ mod memory;
 mod passive;
 mod put_queue;
 mod remote;
+mod short_update;
 mod target;
 mod transfer;
 
@@ -41,6 +43,7 @@ use crate::{Comm, Datatype, ErrhandlerSlot, Group, Identity, Result, err};
 use control::{Block, Control, NodeMembers};
 use epoch::Epochs;
 use memory::Memory;
+use short_update::Offers;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use target::{Extents, Reach, Target, Targets};
@@ -213,6 +216,8 @@ impl Win {
             member,
             key: None,
             direct_size: 0,
+            update_slot: None,
+            offers: Offers::default(),
             puts: Mutex::default(),
             has_puts: Default::default(),
             stored: Default::default(),
@@ -245,6 +250,7 @@ impl Win {
             target.base = std::ptr::without_provenance_mut(base);
             if let Some(memory) = d.peer_memory(process) {
                 target.reach = Reach::Peer(memory);
+                target.update_slot = d.update_slot(process);
             }
         }
         if target.reach == Reach::Mapped && self.flavor != Flavor::Dynamic {

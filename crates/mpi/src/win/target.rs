@@ -5,8 +5,9 @@ use super::control::{Block, Control, NodeMembers};
 use super::fence::full_barrier;
 use super::put_queue::PutQueue;
 use super::remote;
+use super::short_update::Offers;
 use crate::ProcId;
-use crate::device::{PeerMemory, SegmentKey};
+use crate::device::{PeerMemory, SegmentKey, UpdateSlot};
 use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -58,6 +59,10 @@ pub(super) struct Target {
     /// Bytes of its memory, if operations of dense types go there by loads and stores: it is mapped
     /// and displacements count from `base`. Otherwise 0.
     pub direct_size: u64,
+    /// Where a peer that polls does short updates of its memory.
+    pub update_slot: Option<&'static UpdateSlot>,
+    /// What became of updates that were to be left there.
+    pub offers: Offers,
     /// Small puts to a peer's memory.
     pub puts: Mutex<PutQueue>,
     /// There are any.

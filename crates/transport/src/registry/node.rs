@@ -2,7 +2,7 @@
 //! each other's memory, cores and sleep.
 
 use super::Transports;
-use crate::shm::{CounterBoard, FlatBoard, PeerMemory, SharedMemory, Waker};
+use crate::shm::{CounterBoard, FlatBoard, PeerMemory, SharedMemory, UpdateSlot, Waker};
 use crate::{NodeCollectives, ProcId};
 
 impl Transports {
@@ -62,6 +62,11 @@ impl Transports {
         if let Some(shm) = &self.shm {
             shm.wake_program(peer);
         }
+    }
+
+    /// [`Shm::update_slot`](crate::shm::Shm::update_slot).
+    pub fn update_slot(&self, peer: ProcId) -> Option<&'static UpdateSlot> {
+        self.shm.as_ref()?.update_slot(peer)
     }
 
     /// Memory shared with the processes of the node. `None`: on a modelled machine, without a

@@ -2,6 +2,7 @@
 //! which peers have something for it, and how to reach its memory.
 
 use crate::Sleeper;
+use crate::shm::update_slot::UpdateSlot;
 use crate::shm::wakeup_word;
 use crate::wakeup;
 use std::num::NonZeroU32;
@@ -51,7 +52,10 @@ pub struct Control {
     pub assist_requested_by: [AtomicU64; BITMAP_WORDS],
     /// The name of the socket that wakes the process when it is [`ASLEEP_ON_SOCKET`].
     pub wakeup_socket: AtomicU64,
-    _rest: [u64; 103],
+    _line3: [u64; 7],
+    /// Where peers leave short updates of the process's memory while it polls.
+    pub updates: UpdateSlot,
+    _rest: [u64; 80],
 }
 
 /// Value of [`Control::asleep`]: the process does not sleep.

@@ -15,7 +15,7 @@
 //!  of what follows    (process_vm_readv) board, flat board  for each process
 //!  ┌─────┴────┐           │                  │                  │
 //!  ▼          ▼           │                  │                  ▼
-//!  fastbox    cells       │                  │              wakeup_word
+//!  fastbox    cells       │                  │              wakeup_word, update_slot
 //!  ▼          │           │                  │                  │
 //!  ring       │           │                  │                  │
 //!  ▼          ▼           ▼                  ▼                  ▼
@@ -46,6 +46,7 @@ mod read_min;
 mod reassembly;
 mod ring;
 mod shared_memory;
+mod update_slot;
 pub(crate) mod wakeup_word;
 
 pub use cma::PeerMemory;
@@ -57,6 +58,7 @@ pub use layout::segment_len;
 pub use memory::RING_DATA_BYTES;
 pub use read_min::{READ_MIN_ADAPTIVE, read_min, set_read_min};
 pub use shared_memory::{Mapping, SharedMemory, SharedRange};
+pub use update_slot::{OfferState, Offered, UPDATE_WORDS, UpdateSlot};
 
 use crate::{
     Answer, Body, FRAGMENT_HEAD_MAX_BYTES, Features, Fragments, Inbox, NodeCollectives, ProcId,
@@ -307,6 +309,12 @@ impl Shm {
         let try_it =
             || !control.refuses_writes() && cma::probe(control) && cma::probe_write(control);
         (*writable.or_insert_with(try_it)).then(|| PeerMemory::new(pid as i32))
+    }
+
+    /// The update slot of a process of the node. `None`: it is none.
+    pub fn update_slot(&self, peer: ProcId) -> Option<&'static UpdateSlot> {
+        let controls: &'static [Control] = self.controls;
+        self.index(peer).map(|i| &controls[i].updates)
     }
 
     /// Sends by `write`, which is told whether each process has a core of its own and returns
