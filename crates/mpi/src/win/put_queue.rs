@@ -1,10 +1,12 @@
 //! Small puts to a peer's memory, gathered until they are flushed: one system call writes many.
 //!
 //! Their bytes are copied, so a put is complete at the origin at once. It is complete at the target
-//! after the next flush, unlock, complete or fence. Any other operation to the target comes after
+//! after the next flush, unlock, complete or fence. A single one of up to 8 bytes is left with a
+//! target that polls (`short_update`). Any other operation to the target comes after
 //! them.
 
 use super::Win;
+use super::short_update::ShortUpdate;
 use super::target::{Reach, Target};
 use super::transfer::peer_error;
 use crate::Result;
@@ -85,9 +87,31 @@ impl Win {
     #[inline]
     pub(super) fn drain_puts(&self, target: &Target) -> Result<()> {
         match target.reach {
-            Reach::Peer(memory) if target.has_puts.load(Ordering::Acquire) => drain(target, memory),
+            Reach::Peer(memory) if target.has_puts.load(Ordering::Acquire) => {
+                self.drain(target, memory)
+            }
             _ => Ok(()),
         }
+    }
+
+    fn drain(&self, target: &Target, memory: PeerMemory) -> Result<()> {
+        let mut queue = target.puts.lock().unwrap_or_else(PoisonError::into_inner);
+        let short = match queue.runs.as_slice() {
+            &[(at, _)] => ShortUpdate::put(at, &queue.bytes),
+            _ => None,
+        };
+        let written = match short.and_then(|update| self.offer(target, update)) {
+            Some(done) => done.map(drop),
+            None => {
+                let all = [(queue.bytes.as_ptr(), queue.bytes.len())];
+                // SAFETY: the queue's own bytes.
+                unsafe { memory.write(&all, &queue.runs) }
+            }
+        };
+        queue.clear();
+        // Only now: a thread that sees it takes its own puts, which were in the queue, for written.
+        target.has_puts.store(false, Ordering::Release);
+        written.map_err(|e| peer_error(e, target, "MPI_Put"))
     }
 
     /// Leaves the queued puts in the target's inbox, or writes them. The target takes part in the
@@ -147,17 +171,6 @@ impl Win {
         }
         result
     }
-}
-
-fn drain(target: &Target, memory: PeerMemory) -> Result<()> {
-    let mut queue = target.puts.lock().unwrap_or_else(PoisonError::into_inner);
-    let all = [(queue.bytes.as_ptr(), queue.bytes.len())];
-    // SAFETY: the queue's own bytes.
-    let written = unsafe { memory.write(&all, &queue.runs) };
-    queue.clear();
-    // Only now: a thread that sees it takes its own puts, which were in the queue, for written.
-    target.has_puts.store(false, Ordering::Release);
-    written.map_err(|e| peer_error(e, target, "MPI_Put"))
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Accumulates of up to 8 bytes into memory of a peer on the node that this process does not map.
+//! Operations on up to 8 bytes of memory of a peer on the node that this process does not map.
 //!
 //! A target that polls in MPI does them itself, in less time than system calls take: the origin
 //! leaves them in its update slot ([`UpdateSlot`]). If the target does not, the origin reads and
-//! writes its memory. Both happen under the target's accumulate lock, so that it does not matter
-//! which of the two it is, or whether others do the same.
+//! writes its memory. Accumulates happen under the target's accumulate lock in both ways, so that
+//! it does not matter which of the two it is, or whether others do the same.
 //!
 //! [`UpdateSlot`]: crate::device::UpdateSlot
 
-use super::target::{Reach, Target};
+use super::target::Target;
 use super::transfer::peer_error;
 use super::{Flavor, Place, Win};
-use crate::device::{self, OfferState, Offered, PeerMemory, ReadError, UPDATE_WORDS};
+use crate::device::{self, OfferState, Offered, PeerMemory, ReadError, UPDATE_WORDS, UpdateSlot};
 use crate::pt2pt::Buffer;
 use crate::{Datatype, Op, Result};
 use ferry_datatype::Basic;
@@ -43,13 +43,19 @@ const WAKE_DOUBLINGS_MAX: u32 = 10;
 /// millisecond before it sleeps again.
 const UPDATE_INTERVAL_NS: u64 = 20_000;
 
+/// Operation of a short update: compare and swap. Others are those of [`Predefined`].
+const SWAP: u32 = 0;
+/// Operation of a short update: copies the origin's bytes.
+const COPY: u32 = 1;
+/// Operation of a short update: changes nothing.
+const READ: u32 = 2;
 /// Bytes of a short update.
 const MAX_BYTES: usize = 8;
 
 /// A short update: the words of an update slot.
 ///
 /// ```text
-/// word 0  bits 0-15 the type, 16-31 the operation (0: compare and swap), 32- the number of elements
+/// word 0  bits 0-15 the type, 16-31 the operation, 32- the number of elements (bytes, if copied)
 /// word 1  address in the target
 /// word 2  the origin's elements
 /// word 3  what is compared with
@@ -93,7 +99,22 @@ impl ShortUpdate {
         let (basic, _) = elements(place)?;
         // SAFETY: the caller's promise.
         let values = unsafe { [read(origin, place)?, read(compare, place)?] };
-        Some(ShortUpdate::new(0, basic, at, place, values))
+        Some(ShortUpdate::new(SWAP, basic, at, place, values))
+    }
+
+    /// The update that copies bytes to the target. `None`: too many.
+    pub fn put(at: u64, bytes: &[u8]) -> Option<ShortUpdate> {
+        let mut value = [0; MAX_BYTES];
+        value.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        let what = u64::from(COPY) << 16 | (bytes.len() as u64) << 32;
+        Some(ShortUpdate([what, at, u64::from_ne_bytes(value), 0]))
+    }
+
+    /// The update that changes nothing, and returns `len` bytes. `None`: too many.
+    pub fn get(at: u64, len: usize) -> Option<ShortUpdate> {
+        let what = u64::from(READ) << 16 | (len as u64) << 32;
+        let fits = (1..=MAX_BYTES).contains(&len);
+        fits.then_some(ShortUpdate([what, at, 0, 0]))
     }
 
     fn new(
@@ -118,6 +139,17 @@ impl ShortUpdate {
         let result: *mut u8 = (&raw mut old).cast();
         let origin: *const u8 = (&raw const value).cast();
         let compare: *const u8 = (&raw const compared).cast();
+        let number = what as u32 >> 16;
+        if matches!(number, COPY | READ) {
+            let len = count.min(MAX_BYTES);
+            let (from, to) = match number {
+                COPY => (origin, at),
+                _ => (at.cast_const(), result),
+            };
+            // SAFETY: the caller's promise; both the operand and the result have 8 bytes.
+            unsafe { ferry_datatype::copy_run(from, to, len) };
+            return old;
+        }
         let Some(basic) = Basic::of_value(what as u32 & 0xffff) else {
             return 0;
         };
@@ -126,7 +158,6 @@ impl ShortUpdate {
             return 0;
         }
         let atomic = Op::is_atomic(basic) && at.addr().is_multiple_of(size);
-        let number = what as u32 >> 16;
         // SAFETY: the caller's promise; the operands and the result have room for 8 bytes.
         unsafe {
             match (Op::predefined(number), atomic) {
@@ -178,6 +209,53 @@ impl Win {
         matches!(self.flavor, Flavor::Create | Flavor::Dynamic) && self.members.len() > 1
     }
 
+    /// Has the target do an update, if it polls. `None`: it does not, and has not done it.
+    ///
+    /// Errors: the target has died.
+    #[inline]
+    pub(super) fn offer(
+        &self,
+        target: &Target,
+        update: ShortUpdate,
+    ) -> Option<std::result::Result<u64, ReadError>> {
+        let slot = target.update_slot?;
+        if target.offers.pauses() {
+            return None;
+        }
+        let ended = leave(target, slot, update);
+        target.offers.note(ended);
+        if let Some(member) = target.member
+            && target.offers.wakes(RankStatus::now)
+        {
+            self.wake(&mut device::device(), member);
+        }
+        match ended {
+            Offered::Done(old) => Some(Ok(old)),
+            Offered::Abandoned => Some(Err(ReadError::Failed(libc::ESRCH))),
+            Offered::TakenBack | Offered::Refused => None,
+        }
+    }
+
+    /// Gets `len` bytes at `from` from a target that polls. `None`: it does not, or they are too
+    /// many.
+    ///
+    /// # Safety
+    /// `to` is writable for them.
+    pub(super) unsafe fn get_short(
+        &self,
+        target: &Target,
+        from: u64,
+        to: *mut u8,
+        len: usize,
+    ) -> Option<std::result::Result<(), ReadError>> {
+        let done = self.offer(target, ShortUpdate::get(from, len)?)?;
+        let copied = done.map(|value| {
+            // SAFETY: the caller's promise; at most 8 bytes.
+            unsafe { ferry_datatype::copy_run((&raw const value).cast(), to, len) }
+        });
+        Some(copied)
+    }
+
     /// Does a short update of a peer's memory. The old values go to `result`, if there is one.
     ///
     /// Errors: RmaRange if the memory cannot be accessed.
@@ -193,16 +271,10 @@ impl Win {
         call: &str,
     ) -> Result<()> {
         let len = elements(place).map_or(0, |(_, len)| len);
-        let old = self.with_accumulate_lock(target, || match offer(target, update) {
-            Offered::Done(old) => Ok(old),
-            Offered::Abandoned => Err(ReadError::Failed(libc::ESRCH)),
-            Offered::TakenBack | Offered::Refused => update_by_copies(memory, update, len),
+        let old = self.with_accumulate_lock(target, || match self.offer(target, update) {
+            Some(done) => done,
+            None => update_by_copies(memory, update, len),
         });
-        if target.offers.wakes(RankStatus::now)
-            && let Some(member) = target.member
-        {
-            self.wake(&mut device::device(), member);
-        }
         let old = old.map_err(|e| peer_error(e, target, call))?.to_ne_bytes();
         if let Some(result) = result {
             // SAFETY: the caller's promise.
@@ -277,18 +349,9 @@ impl Offers {
 }
 
 /// Leaves an update with a target that polls.
-fn offer(target: &Target, update: ShortUpdate) -> Offered {
-    let Reach::Peer(_) = target.reach else {
-        return Offered::Refused;
-    };
-    let Some(slot) = target.update_slot else {
-        return Offered::Refused;
-    };
-    if target.offers.pauses() {
-        return Offered::Refused;
-    }
+fn leave(target: &Target, slot: &UpdateSlot, update: ShortUpdate) -> Offered {
     let (since, looks) = (Cell::new(None), Cell::new(0u32));
-    let ended = slot.offer(update.0, |state| {
+    slot.offer(update.0, |state| {
         looks.set(looks.get() + 1);
         match state {
             OfferState::Offered => {
@@ -311,9 +374,7 @@ fn offer(target: &Target, update: ShortUpdate) -> Offered {
                     || device::poll_once(|d| d.is_lost(target.process).then_some(())).is_none()
             }
         }
-    });
-    target.offers.note(ended);
-    ended
+    })
 }
 
 /// Does an update of a peer's memory by system calls. Returns the old values.
@@ -383,6 +444,21 @@ mod tests {
         let mut doubles = [1.5f64, 2.5];
         let old = updated(Predefined::Prod, Basic::Double, &mut doubles, &[4.0]);
         assert_eq!((doubles, f64::from_bits(old)), ([6.0, 2.5], 1.5));
+    }
+
+    #[test]
+    fn bytes_are_put_and_got() {
+        let mut bytes = *b"0123456789abcdef";
+        let at = bytes.as_mut_ptr();
+        let put = ShortUpdate::put(1, b"xyz").unwrap();
+        // SAFETY: within the array.
+        unsafe { put.apply(at.add(1)) };
+        let get = ShortUpdate::get(1, 8).unwrap();
+        // SAFETY: as above.
+        let got = unsafe { get.apply(at) };
+        assert_eq!(got.to_ne_bytes(), *b"0xyz4567");
+        assert_eq!(bytes, *b"0xyz456789abcdef");
+        assert!(ShortUpdate::put(1, &[0; 9]).is_none() && ShortUpdate::get(1, 9).is_none());
     }
 
     #[test]

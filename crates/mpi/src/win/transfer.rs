@@ -161,6 +161,16 @@ impl Win {
                     }
                 }
                 self.drain_puts(target)?;
+                if way == Way::Get
+                    && let (Some(to), Some(from)) = (one_run(here), one_run(there))
+                {
+                    let len = message_len(origin.count, origin.datatype);
+                    // SAFETY: the caller's promise.
+                    let got = unsafe { self.get_short(target, from.addr() as u64, to, len) };
+                    if let Some(got) = got {
+                        return got.map_err(|e| peer_error(e, target, call)).map(|()| None);
+                    }
+                }
                 // SAFETY: the caller's promise.
                 let copied = unsafe { copy_peer(memory, way == Way::Put, here, there) };
                 copied.map_err(|e| peer_error(e, target, call))?;
