@@ -174,6 +174,52 @@ static void beside_others(int flavor)
     window_free(&w);
 }
 
+/* What one rank puts before a fence, a third one finds behind it, however soon it is there: by a
+ * get, by accumulates, by a lock. What it puts itself stays. */
+static void before_and_behind(int flavor)
+{
+    enum { ROUNDS = 60 };
+    Window w = window_make(flavor, MPI_COMM_WORLD, 4 * 8, 8, MPI_INFO_NULL);
+    int owner = ring(1), reader = ring(2);
+    long *mine = (long *)w.base;
+    for (int round = 0; round < ROUNDS; round++) {
+        long value[3], got = -1, is = -1, add = 1, none = 0, last = round % 4;
+        for (int at = 0; at < 3; at++)
+            value[at] = said(round, world_rank, at);
+        OK(MPI_Win_fence(0, w.win));
+        OK(MPI_Put(value, 3, MPI_LONG, owner, place(&w, owner, 0), 3, MPI_LONG, w.win));
+        int locks = round % 3 == 2;
+        OK(MPI_Win_fence(locks ? MPI_MODE_NOSUCCEED : 0, w.win));
+        /* Now this rank comes to the memory where its left neighbour's right one has put. */
+        int from = ring(1);
+        if (locks)
+            OK(MPI_Win_lock(MPI_LOCK_SHARED, reader, 0, w.win));
+        OK(MPI_Fetch_and_op(&add, &got, MPI_LONG, reader, place(&w, reader, 0), MPI_SUM, w.win));
+        if (round % 2)
+            OK(MPI_Get(&is, 1, MPI_LONG, reader, place(&w, reader, 8), 1, MPI_LONG, w.win));
+        else
+            OK(MPI_Compare_and_swap(&none, &none, &is, MPI_LONG, reader, place(&w, reader, 8),
+                                    w.win));
+        OK(MPI_Put(&last, 1, MPI_LONG, reader, place(&w, reader, 16), 1, MPI_LONG, w.win));
+        if (locks) {
+            OK(MPI_Win_unlock(reader, w.win));
+            OK(MPI_Barrier(MPI_COMM_WORLD));
+            OK(MPI_Win_lock(MPI_LOCK_SHARED, world_rank, 0, w.win));
+        } else {
+            OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
+        }
+        SAME(got, said(round, from, 0));
+        SAME(is, said(round, from, 1));
+        SAME(mine[0], said(round, ring(-1), 0) + 1);
+        SAME(mine[1], said(round, ring(-1), 1));
+        SAME(mine[2], last);
+        if (locks)
+            OK(MPI_Win_unlock(world_rank, w.win));
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+    }
+    window_free(&w);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
@@ -187,6 +233,7 @@ int main(int argc, char **argv)
         some_are_silent(flavor);
         within_the_window(flavor);
         beside_others(flavor);
+        before_and_behind(flavor);
     }
     return check_end();
 }

@@ -125,7 +125,7 @@ impl Win {
         for &rank in ranks.iter() {
             let target = self.target(rank)?;
             target.access.store(CLOSED, Ordering::Relaxed);
-            result = result.and(self.leave_puts(target).map(drop));
+            result = result.and(self.leave_puts(target, |inboxes| &inboxes.groups));
             match (target.member, target.block(&self.control)) {
                 (Some(member), Some(block)) if target.reach != Reach::Remote => {
                     block.completed.0.fetch_add(1, Ordering::SeqCst);
@@ -190,7 +190,7 @@ impl Win {
     }
 
     fn end_exposure(&self, origins: u32) {
-        self.take_puts();
+        self.take_puts(|inboxes| &inboxes.groups);
         let completed = &self.own_block().completed.0;
         completed.fetch_sub(u64::from(origins), Ordering::SeqCst);
         self.epochs.state().exposure = None;

@@ -15,7 +15,7 @@
 //! ```
 
 use super::Flavor;
-use super::inbox::Inbox;
+use super::inbox::Inboxes;
 use crate::device::{Mapping, NodeLock, SharedRange, WaitSet};
 use crate::{Result, err};
 use std::ptr::NonNull;
@@ -53,9 +53,6 @@ pub(super) struct Block {
     /// member's only.
     pub arrived: AtomicU64,
     pub left: AtomicU64,
-    /// The number of the last fence before which puts were left in inboxes. The first member's
-    /// only.
-    pub left_in_inboxes: AtomicU64,
 }
 
 /// A region that was attached to a dynamic window.
@@ -164,7 +161,7 @@ impl Layout {
     fn list_bytes(&self) -> usize {
         match self.flavor {
             Flavor::Dynamic => size_of::<Regions>(),
-            Flavor::Create => size_of::<Inbox>(),
+            Flavor::Create => size_of::<Inboxes>(),
             Flavor::Allocate | Flavor::Shared => 0,
         }
     }
@@ -266,13 +263,14 @@ impl Control {
         Some(unsafe { self.at(self.layout.list_offset(member)).cast().as_ref() })
     }
 
-    /// The inbox of `member`. Windows of MPI_Win_create only.
-    pub fn inbox(&self, member: usize) -> Option<&Inbox> {
+    /// The inboxes of `member`. Windows of MPI_Win_create only.
+    #[inline]
+    pub fn inboxes(&self, member: usize) -> Option<&Inboxes> {
         if self.layout.flavor != Flavor::Create {
             return None;
         }
         debug_assert!(member < self.layout.members);
-        // SAFETY: such a window's range has an inbox for each member, at a cache line behind the
+        // SAFETY: such a window's range has inboxes for each member, at a cache line behind the
         // blocks.
         Some(unsafe { self.at(self.layout.list_offset(member)).cast().as_ref() })
     }
@@ -370,8 +368,8 @@ mod tests {
                 note(posts.as_ptr().addr(), size_of_val(posts));
                 let waiting: *const WaitSet = control.wait_set(m);
                 note(waiting.cast::<u8>().addr(), 8 * members.div_ceil(64));
-                if let Some(inbox) = control.inbox(m) {
-                    note(std::ptr::from_ref(inbox).addr(), size_of::<Inbox>());
+                if let Some(inboxes) = control.inboxes(m) {
+                    note(std::ptr::from_ref(inboxes).addr(), size_of::<Inboxes>());
                 }
                 if let Some(regions) = control.regions(m) {
                     note(std::ptr::from_ref(regions).addr(), size_of::<Regions>());

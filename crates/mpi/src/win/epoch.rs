@@ -54,7 +54,7 @@ impl Exposure {
 pub(super) struct Epochs {
     /// [`NO_FENCE`], [`FENCE`] or [`FENCE_EPOCH`].
     pub fence: AtomicU32,
-    /// How many fences there have been.
+    /// How many fences have ended, or are behind their barrier.
     pub fences: AtomicU64,
     state: Mutex<EpochState>,
 }

@@ -3,7 +3,6 @@
 use super::epoch::{FENCE, NO_FENCE};
 use super::{Flavor, Win, remote};
 use crate::coll::{Call, CollectiveOperation, View};
-use crate::device;
 use crate::{Result, err};
 use ferry_schedule::Collective;
 use std::sync::atomic::Ordering;
@@ -35,24 +34,21 @@ impl Win {
                 ));
             }
         }
-        let number = self.epochs.fences.fetch_add(1, Ordering::Relaxed) + 1;
-        // All ranks see the inboxes, and so agree on whether there is something to take out.
+        let number = self.epochs.fences.load(Ordering::Relaxed) + 1;
         let inboxes = self.flavor == Flavor::Create && self.all_on_node();
         if !assertions.no_precede {
-            if inboxes && !device::device().is_oversubscribed() {
-                if self.leave_all_puts()? {
-                    let first = self.control.block(0);
-                    first.left_in_inboxes.store(number, Ordering::SeqCst);
-                }
+            if inboxes {
+                self.leave_all_puts(number)?;
             } else {
                 self.drain_all_puts()?;
             }
             remote::flush_all(self)?;
         }
         self.barrier()?;
-        if inboxes && self.control.block(0).left_in_inboxes.load(Ordering::SeqCst) == number {
-            self.take_puts();
-            self.barrier()?;
+        // From here on others wait for this process if they find anything in its inbox.
+        self.epochs.fences.store(number, Ordering::Relaxed);
+        if inboxes {
+            self.take_puts(|inboxes| inboxes.fence(number));
         }
         let now = if assertions.no_succeed {
             NO_FENCE

@@ -12,7 +12,27 @@ const WORDS: usize = 63;
 /// Words of a record before its bytes: address and length.
 const HEAD_WORDS: usize = 2;
 
-/// One member's inbox, in shared memory. All zeros: it is empty.
+/// The inboxes of one member.
+///
+/// Two serve fences, in turns: a member that has not taken out its puts after one fence may be left
+/// those for the next. Those for the fence after that are left only when it has come to the next
+/// fence, and thus has taken out the first.
+#[repr(C, align(64))]
+pub(super) struct Inboxes {
+    fences: [Inbox; 2],
+    /// For MPI_Win_complete.
+    pub groups: Inbox,
+}
+
+impl Inboxes {
+    /// That of a fence: the first of the window has number 1.
+    #[inline]
+    pub fn fence(&self, number: u64) -> &Inbox {
+        &self.fences[(number % 2) as usize]
+    }
+}
+
+/// An inbox, in shared memory. All zeros: it is empty.
 #[repr(C, align(64))]
 pub(super) struct Inbox {
     /// Words that origins have reserved. If they are more than there are, the reservations from
@@ -54,6 +74,13 @@ impl Inbox {
         true
     }
 
+    /// Is nothing left here, and have all puts been written that were? Anyone may ask, after the
+    /// origins have told it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.reserved.load(Ordering::SeqCst) == 0
+    }
+
     /// Takes all puts, and calls `write` with the address and the bytes of each. For the target,
     /// after all origins have told it.
     pub fn take(&self, mut write: impl FnMut(u64, &[u8])) {
@@ -80,7 +107,8 @@ impl Inbox {
         for word in &self.words[..used] {
             word.store(0, Ordering::Relaxed);
         }
-        self.reserved.store(0, Ordering::Relaxed);
+        // Last: who finds it empty sees what was written.
+        self.reserved.store(0, Ordering::SeqCst);
     }
 }
 
@@ -111,7 +139,9 @@ mod tests {
             (7, b"abc".to_vec()),
             (u64::MAX, vec![9; 17]),
         ];
+        assert!(!inbox.is_empty());
         assert_eq!(taken(&inbox), all);
+        assert!(inbox.is_empty());
         assert_eq!(taken(&inbox), []);
     }
 

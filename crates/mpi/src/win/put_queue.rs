@@ -6,11 +6,13 @@
 //! them.
 
 use super::Win;
+use super::inbox::{Inbox, Inboxes};
 use super::short_update::ShortUpdate;
 use super::target::{Reach, Target};
 use super::transfer::peer_error;
 use crate::Result;
-use crate::device::PeerMemory;
+use crate::device::{self, PeerMemory};
+use ferry_job::TAG_WINDOW_FLUSH;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
@@ -81,13 +83,18 @@ impl Win {
         Ok(true)
     }
 
-    /// Writes the queued puts into the target's memory.
+    /// Writes the queued puts into the target's memory, to which this process has direct access
+    /// then.
     ///
     /// Errors: RmaRange if the target's memory cannot be written there.
     #[inline]
     pub(super) fn drain_puts(&self, target: &Target) -> Result<()> {
         match target.reach {
-            Reach::Peer(memory) if target.has_puts.load(Ordering::Acquire) => {
+            Reach::Peer(memory) => {
+                self.await_taken(target);
+                if !target.has_puts.load(Ordering::Acquire) {
+                    return Ok(());
+                }
                 self.drain(target, memory)
             }
             _ => Ok(()),
@@ -114,40 +121,71 @@ impl Win {
         written.map_err(|e| peer_error(e, target, "MPI_Put"))
     }
 
-    /// Leaves the queued puts in the target's inbox, or writes them. The target takes part in the
-    /// end of this epoch, and takes them out then. Returns whether it has to.
+    /// Blocks until a peer has written what origins have left with it before the last fence. It is
+    /// in that fence, behind the barrier.
+    #[inline]
+    fn await_taken(&self, target: &Target) {
+        if let Some(member) = target.member
+            && let Some(inboxes) = self.control.inboxes(member)
+        {
+            let inbox = inboxes.fence(self.epochs.fences.load(Ordering::Relaxed));
+            if !inbox.is_empty() {
+                self.wait_for_taken(target, member, inbox);
+            }
+        }
+    }
+
+    #[cold]
+    fn wait_for_taken(&self, target: &Target, member: usize, inbox: &Inbox) {
+        let waiting = self.control.wait_set(member);
+        let what = self.waiting_for(target.process, TAG_WINDOW_FLUSH);
+        device::wait_for_memory(&what, |_| {
+            waiting.add(self.member);
+            inbox.is_empty()
+        });
+    }
+
+    /// Leaves the queued puts in one of the target's inboxes, or writes them. The target takes part
+    /// in the end of this epoch, and takes them out then.
     ///
     /// Errors: as [`Win::drain_puts`].
-    pub(super) fn leave_puts(&self, target: &Target) -> Result<bool> {
+    pub(super) fn leave_puts(
+        &self,
+        target: &Target,
+        which: impl FnOnce(&Inboxes) -> &Inbox,
+    ) -> Result<()> {
         if target.reach == Reach::Mapped || !target.has_puts.load(Ordering::Acquire) {
-            return Ok(false);
+            return Ok(());
         }
-        let inbox = target.member.and_then(|member| self.control.inbox(member));
-        if let Some(inbox) = inbox {
+        let inboxes = target
+            .member
+            .and_then(|member| self.control.inboxes(member));
+        if let Some(inbox) = inboxes.map(which) {
             let mut queue = target.puts.lock().unwrap_or_else(PoisonError::into_inner);
             if inbox.leave(&queue.runs, &queue.bytes) {
                 queue.clear();
                 target.has_puts.store(false, Ordering::Release);
-                return Ok(true);
+                return Ok(());
             }
         }
-        self.drain_puts(target).map(|()| false)
+        self.drain_puts(target)
     }
 
-    /// As [`Win::leave_puts`], for all targets.
-    pub(super) fn leave_all_puts(&self) -> Result<bool> {
-        let mut result = Ok(false);
+    /// As [`Win::leave_puts`], for all targets before this fence.
+    pub(super) fn leave_all_puts(&self, fence: u64) -> Result<()> {
+        let mut result = Ok(());
         for target in self.targets.iter() {
-            let left = self.leave_puts(target);
-            result = result.and_then(|before| Ok(before | left?));
+            let left = self.leave_puts(target, |inboxes| inboxes.fence(fence));
+            result = result.and(left);
         }
         result
     }
 
-    /// Writes what origins have left in this process's inbox into its memory. They have told that
-    /// they are done.
-    pub(super) fn take_puts(&self) {
-        let Some(inbox) = self.control.inbox(self.member) else {
+    /// Writes what origins have left in an inbox of this process into its memory. They have told
+    /// that they are done. Wakes who waits for that.
+    pub(super) fn take_puts(&self, which: impl FnOnce(&Inboxes) -> &Inbox) {
+        let inbox = self.control.inboxes(self.member).map(which);
+        let Some(inbox) = inbox.filter(|inbox| !inbox.is_empty()) else {
             return;
         };
         let (base, size) = (self.memory.base(), self.memory.size());
@@ -160,6 +198,9 @@ impl Win {
                 unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
             }
         });
+        self.control
+            .wait_set(self.member)
+            .drain(|waiting| self.wake(&mut device::device(), waiting));
     }
 
     /// As [`Win::drain_puts`], for all targets.
