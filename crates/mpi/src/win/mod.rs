@@ -44,7 +44,7 @@ use control::{Block, Control, NodeMembers};
 use epoch::Epochs;
 use memory::Memory;
 use short_update::Offers;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use target::{Extents, Reach, Target, Targets};
 
@@ -111,8 +111,8 @@ pub struct Win {
     extents: Extents,
     targets: Targets,
     epochs: Epochs,
-    /// Flushes since the last that made progress.
-    flushes: AtomicU32,
+    /// Flushes up to the next that makes progress. At most 0: it does.
+    flushes_left: AtomicI32,
     remote: remote::State,
     /// What this process's card does in windows. Nothing, where there is no such card.
     card: Offer,

@@ -19,9 +19,9 @@ use std::time::Instant;
 
 /// Flushes and unlocks on a node between two that make progress. A choice: it costs less than a
 /// nanosecond each, and a loop of them yields its core after some microseconds.
-const FLUSHES_PER_PROGRESS: u32 = 64;
+const FLUSHES_PER_PROGRESS: i32 = 64;
 /// The same for a window whose ranks are on several nodes: others may wait for this rank's service.
-const FLUSHES_PER_PROGRESS_BETWEEN_NODES: u32 = 8;
+const FLUSHES_PER_PROGRESS_BETWEEN_NODES: i32 = 8;
 
 /// The kind of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -228,18 +228,22 @@ impl Win {
     /// progress or its core, has written there.
     #[inline]
     fn is_time_for_progress(&self) -> bool {
-        let count = self.flushes.load(Ordering::Relaxed) + 1;
-        self.flushes.store(count, Ordering::Relaxed);
+        let left = self.flushes_left.load(Ordering::Relaxed) - 1;
+        self.flushes_left.store(left, Ordering::Relaxed);
+        left <= 0 && self.begin_flushes()
+    }
+
+    /// Counts anew. Returns true.
+    #[cold]
+    fn begin_flushes(&self) -> bool {
         let one_node = self.members.len() == self.ranks() as usize;
         let interval = if one_node {
             FLUSHES_PER_PROGRESS
         } else {
             FLUSHES_PER_PROGRESS_BETWEEN_NODES
         };
-        if count >= interval {
-            self.flushes.store(0, Ordering::Relaxed);
-        }
-        count >= interval
+        self.flushes_left.store(interval, Ordering::Relaxed);
+        true
     }
 
     /// Takes the lock of a target.

@@ -74,8 +74,8 @@ impl UpdateSlot {
         }
     }
 
-    /// Leaves an update here, if the process polls. Waits for its end while `waits` returns true. An
-    /// update that is taken back is not done by the target.
+    /// Leaves an update here, if the process polls. Waits for its end while `waits` returns true.
+    /// What is taken back the target does not do.
     #[inline]
     pub fn offer(
         &self,
