@@ -235,7 +235,7 @@ const TRANSPORT_EXCEPTIONS: [(&str, &str); 3] = [
 
 #[test]
 fn transports_do_not_use_each_other() {
-    let layers: [(&str, &[&str]); 36] = [
+    let layers: [(&str, &[&str]); 37] = [
         (
             "registry",
             &[
@@ -305,7 +305,10 @@ fn transports_do_not_use_each_other() {
         ),
         ("shm::cma", &["shm::control", "shm::memory"]),
         ("shm::coll", &["shm::memory"]),
-        ("shm::control", &["shm::wakeup_word", "wakeup"]),
+        (
+            "shm::control",
+            &["shm::update_slot", "shm::wakeup_word", "wakeup"],
+        ),
         ("shm::reassembly", &["shm::early", "shm::ring"]),
         ("shm::early", &["shm::pair"]),
         (
@@ -315,6 +318,7 @@ fn transports_do_not_use_each_other() {
         ("shm::fastbox", &["shm::ring", "shm::memory"]),
         ("shm::cells", &["shm::memory"]),
         ("shm::ring", &["shm::memory"]),
+        ("shm::update_slot", &["shm::memory"]),
         ("shm::wakeup_word", &["shm::memory"]),
         ("shm::read_min", &[]),
         ("shm::shared_memory", &[]),
