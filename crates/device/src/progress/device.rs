@@ -3,8 +3,7 @@
 use crate::base::counters::HasDevice;
 use crate::progress::background::Background;
 use crate::progress::outside_work;
-use crate::progress::served::Served;
-use crate::progress::state::{CoreSharing, Sleepers, TestBackoff, WaitPolicy};
+use crate::progress::state::{CoreSharing, Served, Sleepers, TestBackoff, WaitPolicy};
 use crate::progress::thread_state::ThreadState;
 use crate::protocol::engine::{Engine, Threads, Worker};
 use crate::protocol::single_copy::{CopyAlone, CopyContext};

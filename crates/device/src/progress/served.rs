@@ -2,18 +2,8 @@
 //! accumulates on windows of the program's own memory. Only a waiting thread that polls does them.
 
 use crate::progress::device::Device;
-use ferry_transport::shm::{UPDATE_WORDS, UpdateSlot};
-
-/// Does an update: gets its words and returns the result. Runs with the device's lock.
-pub type DoUpdate = fn([u64; UPDATE_WORDS]) -> u64;
-
-/// The update slot of this process, and what does the updates.
-pub(crate) struct Served {
-    slot: &'static UpdateSlot,
-    run: DoUpdate,
-    /// How many have asked for it.
-    users: usize,
-}
+use crate::progress::state::{DoUpdate, Served};
+use ferry_transport::shm::UpdateSlot;
 
 impl Device {
     /// The update slot of a process of this node. `None`: shared memory does not lead to it, or

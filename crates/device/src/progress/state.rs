@@ -1,6 +1,7 @@
 //! What a process remembers of its waiting, its core and its tests.
 
 use ferry_job::Wait;
+use ferry_transport::shm::{UPDATE_WORDS, UpdateSlot};
 use std::time::{Duration, Instant};
 
 /// How long a waiting thread polls where it has a core. A choice: about as long as sleeping and
@@ -93,3 +94,15 @@ impl TestBackoff {
 /// shows the wait of the last one.
 #[derive(Default)]
 pub(crate) struct Sleepers(pub Vec<(usize, Wait)>);
+
+/// Does an update of this process's memory: gets its words and returns the result. Runs with the
+/// device's lock.
+pub type DoUpdate = fn([u64; UPDATE_WORDS]) -> u64;
+
+/// The update slot of this process, and what does the updates.
+pub(crate) struct Served {
+    pub slot: &'static UpdateSlot,
+    pub run: DoUpdate,
+    /// How many have asked for it.
+    pub users: usize,
+}
