@@ -1,6 +1,7 @@
 //! Which ranks are on which node.
 
 use crate::rank_info::{Input, Malformed};
+use std::sync::Arc;
 
 /// Longest host name: RFC 1035 allows 253 bytes.
 const HOST_NAME_MAX_BYTES: usize = 255;
@@ -37,9 +38,10 @@ pub struct Node {
     pub ranks: Vec<RankRange>,
 }
 
-/// All nodes of a job. Each rank is on exactly one.
+/// All nodes of a job. Each rank is on exactly one. Clones share one list: of a job on 65,536 nodes
+/// it takes some 7 MB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nodes(Vec<Node>);
+pub struct Nodes(Arc<[Node]>);
 
 impl Nodes {
     /// All of `size` ranks on one node.
@@ -66,14 +68,20 @@ impl Nodes {
                     run.count = 2;
                 }
                 Some(run) if rank == run.first + run.count * run.stride => run.count += 1,
-                _ => ranks.push(RankRange {
-                    first: rank,
-                    count: 1,
-                    stride: 1,
-                }),
+                _ => {
+                    if ranks.is_empty() {
+                        // Most nodes have one run.
+                        ranks.reserve_exact(1);
+                    }
+                    ranks.push(RankRange {
+                        first: rank,
+                        count: 1,
+                        stride: 1,
+                    });
+                }
             }
         }
-        Nodes(nodes)
+        Nodes(nodes.into())
     }
 
     /// The nodes, in order of their numbers.
@@ -115,7 +123,7 @@ impl Nodes {
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend((self.0.len() as u32).to_le_bytes());
-        for node in &self.0 {
+        for node in self.iter() {
             out.extend((node.host.len() as u32).to_le_bytes());
             out.extend(node.host.as_bytes());
             out.extend((node.ranks.len() as u32).to_le_bytes());
@@ -149,7 +157,7 @@ impl Nodes {
                 _ => return Err(field(format!("node {number} has a name that is none"))),
             };
             let runs = input.u32("the number of runs of ranks")?;
-            let mut ranks = Vec::new();
+            let mut ranks = Vec::with_capacity(1);
             for _ in 0..runs {
                 let first = input.u32("a run of ranks")?;
                 let count = input.u32("a run of ranks")?;
@@ -178,7 +186,7 @@ impl Nodes {
         }
         match seen.iter().position(|&s| !s) {
             Some(rank) => Err(field(format!("rank {rank} is on no node"))),
-            None => Ok(Nodes(nodes)),
+            None => Ok(Nodes(nodes.into())),
         }
     }
 }

@@ -4,6 +4,8 @@ use super::encoding::{hex, unhex};
 use super::kvs::Kvs;
 use crate::error::JobError;
 use crate::job_context::host_name;
+use std::collections::HashMap;
+use std::hash::Hash;
 
 /// Most nodes whose names are asked for. Each is a question to the launcher, and names only serve
 /// messages.
@@ -12,8 +14,8 @@ const NAMED_NODES_MAX: usize = 512;
 /// Each rank's node. Nodes are numbered from 0 in order of their lowest ranks.
 pub(super) fn nodes(kvs: &mut dyn Kvs) -> Result<Vec<u32>, JobError> {
     let size = kvs.size() as usize;
-    let raw: Vec<String> = match kvs.nodes()? {
-        Some(numbers) if numbers.len() == size => numbers.iter().map(u32::to_string).collect(),
+    match kvs.nodes()? {
+        Some(numbers) if numbers.len() == size => Ok(numbered(numbers)),
         _ => {
             // The launcher does not know, so host names tell. The boot id tells hosts of the same
             // name apart.
@@ -25,23 +27,26 @@ pub(super) fn nodes(kvs: &mut dyn Kvs) -> Result<Vec<u32>, JobError> {
                 &hex(&name.as_bytes()[..name.len().min(200)]),
             )?;
             kvs.fence()?;
-            (0..size as u32)
+            let names = (0..size as u32)
                 .map(|rank| {
                     Ok(kvs
                         .get(rank, &format!("ferry-node-{rank}"))?
                         .unwrap_or_default())
                 })
-                .collect::<Result<_, JobError>>()?
+                .collect::<Result<Vec<String>, JobError>>()?;
+            Ok(numbered(names))
         }
-    };
-    let mut known = std::collections::HashMap::new();
-    Ok(raw
-        .into_iter()
-        .map(|name| {
-            let next = known.len() as u32;
-            *known.entry(name).or_insert(next)
-        })
-        .collect())
+    }
+}
+
+/// Numbers each rank's node from 0, in the order in which they come first.
+fn numbered<T: Eq + Hash>(node_of: Vec<T>) -> Vec<u32> {
+    let mut known = HashMap::new();
+    let numbers = node_of.into_iter().map(|node| {
+        let next = known.len() as u32;
+        *known.entry(node).or_insert(next)
+    });
+    numbers.collect()
 }
 
 /// The nodes' names, as their lowest ranks have put them.
