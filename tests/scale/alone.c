@@ -1,6 +1,6 @@
-/* One rank of a job of any size: prints the job's size and its own rank, and in KiB of private pages
- * what MPI_Init and then groups have taken. It ends without MPI_Finalize: the other ranks do not
- * exist. */
+/* One rank of a job of any size: prints the job's size and its own rank, and in KiB of private
+ * pages what MPI_Init and then groups have taken. It ends without MPI_Finalize: the other ranks do
+ * not exist. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
