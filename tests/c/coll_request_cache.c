@@ -9,6 +9,7 @@ enum { AT_ONCE = 11, LEN = 300 };
 
 static int sent[AT_ONCE][LEN], got[AT_ONCE][LEN];
 static long wide[AT_ONCE][LEN];
+static int always_sent[2], always_got[2], always_sum[2];
 
 static void prepare(int rank, int turn)
 {
@@ -49,6 +50,42 @@ static void complete(MPI_Request *requests, int n, int turn)
         CHECK(requests[k] == MPI_REQUEST_NULL, "request %d of turn %d", k, turn);
 }
 
+/* The same on a ring: neighbours, of whom both may be one rank, or this one. Persistent ones, which
+ * start the request of their last start again, are under way meanwhile. */
+static void ring_turn(MPI_Comm ring, MPI_Request persistent[2], int turn)
+{
+    static MPI_Request requests[AT_ONCE];
+    int rank, size, n = 1 + turn % AT_ONCE, each = turn % 3 == 0 ? 1 : LEN / 2;
+    MPI_Comm_rank(ring, &rank);
+    MPI_Comm_size(ring, &size);
+    int down = (rank + size - 1) % size, up = (rank + 1) % size;
+    prepare(rank, turn);
+    for (int i = 0; i < 2; i++) {
+        always_sent[i] = value(rank, turn, 0, i);
+        always_got[i] = always_sum[i] = -1;
+    }
+    MPI_Startall(2, persistent);
+    for (int k = 0; k < n; k++)
+        if (k % 2)
+            MPI_Ineighbor_allgather(sent[k], each, MPI_INT, got[k], each, MPI_INT, ring,
+                                    &requests[k]);
+        else
+            MPI_Ineighbor_alltoall(sent[k], each, MPI_INT, got[k], each, MPI_INT, ring,
+                                   &requests[k]);
+    complete(requests, n, turn);
+    MPI_Waitall(2, persistent, MPI_STATUSES_IGNORE);
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < each; i++)
+            CHECK(got[k][i] == value(down, turn, k, k % 2 ? i : each + i) &&
+                      got[k][each + i] == value(up, turn, k, i),
+                  "turn %d, neighbours %d, element %d: %d, %d", turn, k, i, got[k][i],
+                  got[k][each + i]);
+    SAME(always_got[0], value(down, turn, 0, 1));
+    SAME(always_got[1], value(up, turn, 0, 0));
+    for (int i = 0; i < 2; i++)
+        SAME(always_sum[i], size * value(0, turn, 0, i) + 3 * size * (size - 1) / 2);
+}
+
 int main(int argc, char **argv)
 {
     int rank, size;
@@ -56,7 +93,13 @@ int main(int argc, char **argv)
     check_begin(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    MPI_Comm comm = MPI_COMM_WORLD;
+    MPI_Comm comm = MPI_COMM_WORLD, ring;
+    MPI_Request persistent[2];
+    MPI_Cart_create(comm, 1, &size, (int[]){1}, 0, &ring);
+    MPI_Neighbor_alltoall_init(always_sent, 1, MPI_INT, always_got, 1, MPI_INT, ring, MPI_INFO_NULL,
+                               &persistent[0]);
+    MPI_Allreduce_init(always_sent, always_sum, 2, MPI_INT, MPI_SUM, ring, MPI_INFO_NULL,
+                       &persistent[1]);
     for (int turn = 0; turn < 200; turn++) {
         if (turn % 20 == 10)
             MPI_Comm_dup(MPI_COMM_WORLD, &comm);
@@ -114,6 +157,10 @@ int main(int argc, char **argv)
             CHECK(got[0][LEN - 1] == size * value(0, turn, 0, LEN - 1) + 3 * size * (size - 1) / 2,
                   "turn %d: %d", turn, got[0][LEN - 1]);
         }
+        ring_turn(ring, persistent, turn);
     }
+    MPI_Comm_free(&ring);
+    MPI_Request_free(&persistent[0]);
+    MPI_Request_free(&persistent[1]);
     return check_end();
 }
