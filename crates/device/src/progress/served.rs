@@ -1,5 +1,6 @@
-//! Updates of this process's memory that peers leave with it while it polls in MPI: short
-//! accumulates on windows of the program's own memory. Only a waiting thread that polls does them.
+//! Updates of this process's memory that peers leave with it while it polls in MPI: operations on
+//! up to 8 bytes of windows of the program's own memory. Only a waiting thread that polls does
+//! them.
 
 use crate::progress::device::Device;
 use crate::progress::state::{DoUpdate, Served};
