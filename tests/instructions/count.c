@@ -1,6 +1,7 @@
 /* Messages of 8 bytes, whose instructions callgrind counts.
  *
  *     count self N      one rank: MPI_Send and MPI_Recv N times with itself
+ *     count window N    one rank: MPI_Irecv, MPI_Isend and two MPI_Waitall, 64 under way at a time
  *     count isend N     two ranks: MPI_Isend and MPI_Irecv, 64 under way at a time
  *     count irecv N     the same
  */
@@ -27,12 +28,30 @@ static void windows(int n)
     }
 }
 
+static void windows_with_itself(int n)
+{
+    MPI_Request receives[WINDOW], sends[WINDOW];
+    static long in[WINDOW], out[WINDOW];
+    for (int i = 0; i < n; i += WINDOW) {
+        for (int k = 0; k < WINDOW; k++)
+            MPI_Irecv(&in[k], 1, MPI_LONG, 0, TAG, MPI_COMM_WORLD, &receives[k]);
+        for (int k = 0; k < WINDOW; k++)
+            MPI_Isend(&out[k], 1, MPI_LONG, 0, TAG, MPI_COMM_WORLD, &sends[k]);
+        MPI_Waitall(WINDOW, sends, MPI_STATUSES_IGNORE);
+        MPI_Waitall(WINDOW, receives, MPI_STATUSES_IGNORE);
+    }
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
     if (argc != 3)
         MPI_Abort(MPI_COMM_WORLD, 2);
     int n = atoi(argv[2]);
+    if (strcmp(argv[1], "window") == 0) {
+        windows_with_itself(n);
+        return MPI_Finalize();
+    }
     if (strcmp(argv[1], "self") != 0) {
         windows(n);
         return MPI_Finalize();

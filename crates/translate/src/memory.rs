@@ -4,7 +4,6 @@ use crate::abi::{Abi, INVALID, kind};
 use crate::constants;
 use crate::number;
 use crate::standard::{Status, function};
-use smallvec::SmallVec;
 use std::ffi::c_char;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -20,49 +19,105 @@ pub fn place<T>(of_program: *const T, own: *mut u64) -> *mut u64 {
     }
 }
 
-/// Arrays of this length need no memory from the heap.
-const INLINE: usize = 32;
+/// Memory for the elements of an array: within this value for up to `N` of them, so that calls with
+/// few elements take none from the heap. It is written where it lies, and is not to be moved after.
+struct Room<T, const N: usize> {
+    few: MaybeUninit<[T; N]>,
+    many: Vec<T>,
+    length: usize,
+}
+
+impl<T: Copy, const N: usize> Room<T, N> {
+    /// For `length` elements, which `fill` writes.
+    #[inline(always)]
+    fn new(length: usize) -> Self {
+        Room {
+            few: MaybeUninit::uninit(),
+            many: Vec::new(),
+            length,
+        }
+    }
+
+    /// Writes the elements, each from its place. The address of the first.
+    #[inline(always)]
+    fn fill(&mut self, mut element: impl FnMut(usize) -> T) -> *mut T {
+        if self.length > N {
+            self.many = (0..self.length).map(element).collect();
+            return self.many.as_mut_ptr();
+        }
+        let first: *mut T = self.few.as_mut_ptr().cast();
+        for at in 0..self.length {
+            // SAFETY: there is room for so many.
+            unsafe { first.add(at).write(element(at)) };
+        }
+        first
+    }
+
+    /// The elements, as they are now.
+    ///
+    /// # Safety
+    /// `fill` has written them.
+    #[inline(always)]
+    unsafe fn elements(&mut self) -> &mut [T] {
+        if self.length > N {
+            return &mut self.many;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.few.as_mut_ptr().cast(), self.length) }
+    }
+}
+
+/// The length of a program's array; 0 if it has none, or one that is negative.
+#[inline(always)]
+fn length_of(is_there: bool, count: usize) -> usize {
+    if is_there && count <= i32::MAX as usize {
+        count
+    } else {
+        0
+    }
+}
 
 /// An array of handles of the program, as the standard ABI has it.
 pub struct Handles<A: Abi, K> {
-    values: SmallVec<[u64; INLINE]>,
+    values: Room<u64, 128>,
     of_program: *mut A::Handle,
     kind: PhantomData<K>,
 }
 
 impl<A: Abi, K: kind::Kind> Handles<A, K> {
-    /// The array at `first`. Nothing is read if it is null or the length is negative.
+    /// For the array at `first`, which is not read yet.
     ///
     /// # Safety
-    /// The program's array has that many handles.
+    /// The program's array has that many handles, unless `first` is null or the count negative.
+    #[inline(always)]
     pub unsafe fn new(first: *const A::Handle, count: usize) -> Self {
-        let count = if first.is_null() || count > i32::MAX as usize {
-            0
-        } else {
-            count
-        };
-        let handle = |at| {
-            // SAFETY: the caller's promise.
-            unsafe { A::handle_in::<K>(*first.add(at)) }
-        };
         Handles {
-            values: (0..count).map(handle).collect(),
+            values: Room::new(length_of(!first.is_null(), count)),
             of_program: first.cast_mut(),
             kind: PhantomData,
         }
     }
 
-    /// Its address; null if the program's is.
+    /// Reads the program's array. The address of its conversion; null if there is none.
+    #[inline(always)]
     pub fn pointer(&mut self) -> *mut u64 {
-        place(self.of_program, self.values.as_mut_ptr())
+        let of_program = self.of_program;
+        let values = self.values.fill(|at| {
+            // SAFETY: the promise to `new`.
+            unsafe { A::handle_in::<K>(*of_program.add(at)) }
+        });
+        place(of_program, values)
     }
 
     /// Stores in the program's array what has changed.
     ///
     /// # Safety
-    /// The array is as it was when this was made.
-    pub unsafe fn store(&self) {
-        for (at, value) in self.values.iter().enumerate() {
+    /// `pointer` has read the array, and it is as it was then.
+    #[inline(always)]
+    pub unsafe fn store(&mut self) {
+        // SAFETY: `pointer` has filled it.
+        let values = unsafe { self.values.elements() };
+        for (at, value) in values.iter().enumerate() {
             if *value != INVALID {
                 let handle = A::handle_out::<K>(*value);
                 // SAFETY: the caller's promise.
@@ -149,39 +204,39 @@ impl<A: Abi> NewStatus<A> {
 
 /// An array of statuses that a call stores to.
 pub struct Statuses<A: Abi> {
-    values: SmallVec<[Status; INLINE]>,
+    values: Room<Status, 32>,
     of_program: *mut A::Status,
 }
 
 impl<A: Abi> Statuses<A> {
     /// For the array at `first`, which may be MPI_STATUSES_IGNORE.
+    #[inline(always)]
     pub fn new(first: *mut A::Status, count: usize) -> Self {
-        let count = if is_ignored::<A>(first) || count > i32::MAX as usize {
-            0
-        } else {
-            count
-        };
         Statuses {
-            values: SmallVec::from_elem(Status::UNTOUCHED, count),
+            values: Room::new(length_of(!is_ignored::<A>(first), count)),
             of_program: first,
         }
     }
 
-    /// Its address; MPI_STATUSES_IGNORE of the standard ABI if the program wants none.
+    /// Where the call stores; MPI_STATUSES_IGNORE of the standard ABI if the program wants none.
+    #[inline(always)]
     pub fn pointer(&mut self) -> *mut Status {
         if is_ignored::<A>(self.of_program) {
             null_mut()
         } else {
-            self.values.as_mut_ptr()
+            self.values.fill(|_| Status::UNTOUCHED)
         }
     }
 
     /// Stores what the call has stored.
     ///
     /// # Safety
-    /// The program's array has as many statuses as `new` was told.
+    /// `pointer` was called, and the program's array has as many statuses as `new` was told.
+    #[inline(always)]
     pub unsafe fn store(&mut self) {
-        for (at, status) in self.values.iter_mut().enumerate() {
+        // SAFETY: `pointer` has filled it.
+        let values = unsafe { self.values.elements() };
+        for (at, status) in values.iter_mut().enumerate() {
             if status.source == Status::NOT_STORED && status.error != Status::NOT_STORED {
                 // A request that failed before it had a source.
                 status.source = constants::MPI_ANY_SOURCE;
