@@ -21,12 +21,16 @@ pub fn source(module: Module) -> String {
          ! procedures are in libmpifort_abi.so.1.\n\
          module {name}\n"
     );
-    out +=
-        "  use, intrinsic :: iso_c_binding, only: c_ptr\n  implicit none\n  private :: c_ptr\n\n";
+    out += "  use, intrinsic :: iso_c_binding, only: c_ptr\n";
+    if module == Module::MpiF08 {
+        let types = [&["MPI_Status"][..], &HANDLES].concat().join(", ");
+        out += &statement(2, &format!("use mpi, only: {types}"));
+    }
+    out += "  implicit none\n  private :: c_ptr\n\n";
     for (name, value) in FORTRAN_NUMBERS {
         let _ = writeln!(out, "  integer, parameter :: {name} = {value}");
     }
-    if module == Module::MpiF08 {
+    if module == Module::Mpi {
         types(&mut out);
     }
     named_constants(&mut out, module);
@@ -43,6 +47,8 @@ pub fn source(module: Module) -> String {
     out
 }
 
+/// The types that both modules have (MPI 5.0 §A.1.2): `mpi_f08` has them from `mpi`, so they are
+/// the same where a program uses both.
 fn types(out: &mut String) {
     *out += "\n  type, bind(C) :: MPI_Status\n    integer :: MPI_SOURCE\n    integer :: MPI_TAG\n";
     *out += "    integer :: MPI_ERROR\n    integer, private :: MPI_internal(5)\n";
@@ -270,11 +276,9 @@ fn extras(out: &mut String, module: Module, prefix: &str) {
         ("MPI_Status_f2f08", "f_status", "f08_status"),
         ("MPI_Status_f082f", "f08_status", "f_status"),
     ] {
-        // The type is that of mpi_f08. In mpi it is the same eight integers.
-        let declare = |which: &str, intent: &str| match (which, f08) {
-            ("f08_status", true) => format!("type(MPI_Status){intent} :: f08_status"),
-            (_, true) => format!("integer{intent} :: f_status(MPI_STATUS_SIZE)"),
-            (which, false) => format!("integer :: {which}(MPI_STATUS_SIZE)"),
+        let declare = |which: &str, intent: &str| match which {
+            "f08_status" => format!("type(MPI_Status){intent} :: f08_status"),
+            _ => format!("integer{intent} :: f_status(MPI_STATUS_SIZE)"),
         };
         let _ = write!(
             out,

@@ -295,8 +295,10 @@ pub fn connect(
     timeout: Result<Option<Duration>>,
 ) -> Result<Arc<Comm>> {
     let limit = timeout.map(Limit::new);
+    let forever = limit.as_ref().is_ok_and(|limit| limit.0.is_none());
+    // A job that sleeps until a time limit does not hang, even if nobody else can come.
     let with = match PortName::parse(name) {
-        Ok(port) if port.is_known() => With::Known,
+        Ok(port) if port.is_known() && forever => With::Known,
         _ => With::Anyone,
     };
     connect_by(name, comm, root, true, limit, with)

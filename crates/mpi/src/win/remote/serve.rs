@@ -33,8 +33,8 @@ pub(super) enum Which {
 pub(super) struct Origin {
     /// Packets that are not done, and where the next record of the first begins.
     pub packets: VecDeque<(Box<[u8]>, usize)>,
-    /// Receives of data into the window.
-    pub receives: Vec<ReqId>,
+    /// Receives of data into the window, and sends of data out of it.
+    pub transfers: Vec<ReqId>,
     /// The types that it has sent.
     pub types: Vec<Arc<Datatype>>,
     /// The parts so far of a type.
@@ -177,7 +177,7 @@ impl Server<'_> {
                 (Refused::Silent, Ok(()))
             }
             Record::Unlock(number) => {
-                if !received(d, origin) {
+                if !transferred(d, origin) {
                     return false;
                 }
                 if std::mem::take(&mut origin.exclusive) {
@@ -190,14 +190,14 @@ impl Server<'_> {
                 (Refused::Silent, Ok(()))
             }
             Record::Flush(number) => {
-                if !received(d, origin) {
+                if !transferred(d, origin) {
                     return false;
                 }
                 self.answers.push(d, Answer::Acknowledged(number));
                 (Refused::Silent, Ok(()))
             }
             Record::Complete => {
-                if !received(d, origin) {
+                if !transferred(d, origin) {
                     return false;
                 }
                 on_complete(self.win, d);
@@ -440,7 +440,7 @@ impl Server<'_> {
         let req = unsafe { d.receive_from(self.answers.process, pattern, room) };
         match found {
             Ok(_) => {
-                origin.receives.push(req);
+                origin.transfers.push(req);
                 Ok(())
             }
             Err(error) => {
@@ -450,11 +450,12 @@ impl Server<'_> {
         }
     }
 
-    /// The data of a get go as a message.
+    /// The data of a get go as a message, out of the window itself: what ends the epoch waits for
+    /// that, for this process or the next origin may store there then.
     fn large_get(
         &mut self,
         d: &mut Device,
-        origin: &Origin,
+        origin: &mut Origin,
         elements: Elements,
         number: u32,
     ) -> Result<()> {
@@ -469,7 +470,11 @@ impl Server<'_> {
         let data = source(found.at, found.count, &found.datatype);
         // SAFETY: the elements are in the window, which stays until the origin has the data.
         if let Some(req) = unsafe { d.send(self.answers.process, key, data, SendMode::Standard) } {
-            d.detach(req);
+            // An origin that only gets waits for none of them: they go when the list is full.
+            if origin.transfers.len() == origin.transfers.capacity() {
+                transferred(d, origin);
+            }
+            origin.transfers.push(req);
         }
         Ok(())
     }
@@ -560,16 +565,16 @@ impl Server<'_> {
     }
 }
 
-/// Have all data of an origin's large puts so far come?
-fn received(d: &mut Device, origin: &mut Origin) -> bool {
-    origin.receives.retain(|&req| {
+/// Have all data of an origin's large puts so far come, and those of its large gets gone?
+fn transferred(d: &mut Device, origin: &mut Origin) -> bool {
+    origin.transfers.retain(|&req| {
         let done = d.is_complete(req);
         if done {
             d.take(req);
         }
         !done
     });
-    origin.receives.is_empty()
+    origin.transfers.is_empty()
 }
 
 #[cold]

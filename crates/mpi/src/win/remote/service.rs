@@ -118,7 +118,7 @@ pub(in crate::win) fn unregister(win: &Arc<Win>) {
         if !origin.packets.is_empty() {
             WAITING.fetch_sub(1, Ordering::Relaxed);
         }
-        origin.receives.drain(..).for_each(|req| d.detach(req));
+        origin.transfers.drain(..).for_each(|req| d.detach(req));
     }
     inner.origins.clear();
 }
