@@ -2,6 +2,8 @@
 
 mod fault;
 mod file_system;
+mod guarded_copy;
+mod mapped;
 mod memory;
 mod posix;
 mod range_lock;

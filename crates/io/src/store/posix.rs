@@ -1,5 +1,6 @@
 //! Files of the system, by POSIX calls.
 
+use super::mapped::{Candidate, Mapped};
 use super::range_lock::{RangeTable, Unlock};
 use super::{FileSystem, OpenMode, RangeLock, Store, StoredFile, VECTORED_MAX};
 use crate::error::{Error, Result};
@@ -59,6 +60,7 @@ impl Store for PosixStore {
             can_read,
             can_write: mode.write,
             file_system,
+            mapped: Mapped::new(),
             locks: RangeTable::default(),
             process_locks: AtomicBool::new(false),
         }))
@@ -76,6 +78,7 @@ struct PosixFile {
     can_read: bool,
     can_write: bool,
     file_system: FileSystem,
+    mapped: Mapped,
     /// Ranges that threads of this process have locked.
     locks: RangeTable,
     /// Locks belong to the process: the system refuses those of the open file.
@@ -83,6 +86,15 @@ struct PosixFile {
 }
 
 impl PosixFile {
+    fn candidate(&self) -> Candidate<'_> {
+        Candidate {
+            fd: self.fd.as_fd(),
+            can_read: self.can_read,
+            can_write: self.can_write,
+            file_system: self.file_system,
+        }
+    }
+
     /// Sets the lock of a range: `F_RDLCK`, `F_WRLCK` or `F_UNLCK`. Blocks until it is free.
     ///
     /// Locks of the open file (`F_OFD_SETLKW`) outlive the closing of another descriptor of the
@@ -155,11 +167,17 @@ impl StoredFile for PosixFile {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if self.mapped.read(&self.candidate(), buf, offset) {
+            return Ok(buf.len());
+        }
         let part = buf.len().min(CALL_MAX_BYTES);
         Ok(rustix::io::pread(&self.fd, &mut buf[..part], offset)?)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        if self.mapped.write(&self.candidate(), buf, offset) {
+            return Ok(buf.len());
+        }
         let part = buf.len().min(CALL_MAX_BYTES);
         Ok(rustix::io::pwrite(&self.fd, &buf[..part], offset)?)
     }
