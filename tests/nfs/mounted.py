@@ -66,13 +66,15 @@ def serve(plan):
         pathlib.Path("/proc/fs/nfsd/v4_end_grace").write_text("Y")
 
 
-def attach(version, server, own):
+def attach(version, server, own, also):
     """Mounts the server's files in this guest."""
     guest.load("nfsv3" if version == "3" else "nfsv4")
     source, data = f"{server}:/", f"vers={version},addr={server},clientaddr={own}"
     if version == "3":
         source = f"{server}:{EXPORT}"
         data = f"vers=3,addr={server},mountaddr={server},mountport=20048,proto=tcp,mountproto=tcp"
+    if also:
+        data += f",{also}"
     mount(source, FOLDER, "nfs", data)
 
 
@@ -81,9 +83,10 @@ def drive(plan):
     two = plan["guests"] > 1
     serve(plan)
     server = ADDRESS if two else "127.0.0.1"
-    attach(plan["version"], server, server)
+    attach(plan["version"], server, server, plan["options"])
     if two:
-        words = f"import nfs.mounted as m; m.attach('{plan['version']}', '{ADDRESS}', '10.78.0.2')"
+        arguments = (plan["version"], ADDRESS, "10.78.0.2", plan["options"])
+        words = f"import nfs.mounted as m; m.attach{arguments}"
         path = f"{HERE.parent}:{HERE.parent / 'tipc'}"
         command = f"PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={path} python3 -c {shlex.quote(words)}"
         done = subprocess.run(
@@ -101,7 +104,7 @@ def drive(plan):
     tally = run.Tally(True)
     for name, command, limit in plan["runs"]:
         ranks = int(command[command.index("-n") + 1])
-        if two:
+        if two and ranks > 1:
             at = command.index(plan["mpiexec"]) + 1
             hosts = f"h1:{(ranks + 1) // 2},h2:{ranks // 2}"
             command[at:at] = ["--hosts", hosts, "--launcher", LAUNCHER]

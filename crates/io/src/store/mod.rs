@@ -175,5 +175,8 @@ pub trait StoredFile: Send + Sync {
     fn file_system(&self) -> FileSystem;
 }
 
+/// Locks of data end here, bytes: what lies behind has a meaning of its own on NFS.
+pub(crate) const LOCKS_END: u64 = i64::MAX as u64 - 1;
+
 /// Buffers that one vectored call takes at most (`IOV_MAX`).
 pub const VECTORED_MAX: usize = 1024;

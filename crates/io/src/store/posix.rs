@@ -2,7 +2,7 @@
 
 use super::mapped::{Candidate, Mapped};
 use super::range_lock::{RangeTable, Unlock};
-use super::{FileSystem, OpenMode, RangeLock, Store, StoredFile, VECTORED_MAX};
+use super::{FileSystem, LOCKS_END, OpenMode, RangeLock, Store, StoredFile, VECTORED_MAX};
 use crate::error::{Error, Result};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -54,7 +54,7 @@ impl Store for PosixStore {
         let file_system = rustix::fs::fstatfs(&fd).map_or(FileSystem::Other(0), |s| {
             FileSystem::of_magic(s.f_type as u64)
         });
-        Ok(Arc::new(PosixFile {
+        let file = PosixFile {
             fd,
             path: path.to_owned(),
             can_read,
@@ -63,7 +63,11 @@ impl Store for PosixStore {
             mapped: Mapped::new(),
             locks: RangeTable::default(),
             process_locks: AtomicBool::new(false),
-        }))
+        };
+        if file_system == FileSystem::Nfs && can_read && mode.write {
+            file.keep_writes_to_their_bytes();
+        }
+        Ok(Arc::new(file))
     }
 
     fn delete(&self, path: &Path) -> Result<()> {
@@ -125,6 +129,21 @@ impl PosixFile {
             self.process_locks.store(true, Ordering::Relaxed);
         }
         Err(Errno::INVAL.into())
+    }
+
+    /// On NFS, what was written becomes a page of the server's file, with the bytes beside it as
+    /// this client has them, and what another client has written there is lost. The client writes
+    /// those bytes alone while anybody on it holds a lock in the file, be it anywhere (Linux,
+    /// fs/nfs/write.c, `nfs_can_extend_write`). This one is shared, and beyond all data.
+    fn keep_writes_to_their_bytes(&self) {
+        // SAFETY: all fields are numbers, and zeros are a value of each.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = libc::F_RDLCK as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        (lock.l_start, lock.l_len) = (LOCKS_END as i64, 1);
+        // SAFETY: the descriptor is open, and the call only reads the structure. Where there are no
+        // locks, or another program has locked all of the file, it is as it was.
+        unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
     }
 
     /// Makes a shorter file `len` bytes long by writing zeros.

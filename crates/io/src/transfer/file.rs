@@ -2,7 +2,7 @@
 //! on. Errors get the path and the place.
 
 use crate::error::{Error, Result};
-use crate::store::{FileSystem, RangeLock, StoredFile};
+use crate::store::{FileSystem, LOCKS_END, RangeLock, StoredFile};
 use std::io;
 use std::ops::Range;
 
@@ -139,16 +139,22 @@ pub fn allocate(file: &dyn StoredFile, len: u64) -> Result<()> {
 }
 
 /// Brings what was written to the device (MPI_File_sync). On NFS, what other hosts have synced is
-/// read anew from then on: a lock makes its client forget what it has cached.
+/// read anew from then on.
 ///
 /// # Errors
 /// What the system says. A file system without locks is no error.
 pub fn sync(file: &dyn StoredFile) -> Result<()> {
     uninterrupted(|| file.sync()).map_err(|error| Error::of_file("fsync", file.path(), error))?;
-    if file.file_system() == FileSystem::Nfs && file.can_read() {
-        drop(uninterrupted(|| file.lock(0..u64::MAX, false)).ok());
-    }
+    refresh(file);
     Ok(())
+}
+
+/// Forgets what this host has cached of the file, so that what others have changed is seen. On NFS:
+/// a lock makes its client do so. Elsewhere the system sees to that, and nothing is done.
+pub fn refresh(file: &dyn StoredFile) {
+    if file.file_system() == FileSystem::Nfs && file.can_read() {
+        drop(uninterrupted(|| file.lock(0..LOCKS_END, false)).ok());
+    }
 }
 
 /// Locks a range of the file until the lock is dropped. Blocks until it is free. An empty range

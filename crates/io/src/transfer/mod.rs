@@ -10,7 +10,7 @@ mod file;
 mod sieve;
 mod vectored;
 
-pub use file::{allocate, len, lock, read_exact_or_end, set_len, sync, write_all};
+pub use file::{allocate, len, lock, read_exact_or_end, refresh, set_len, sync, write_all};
 pub use vectored::{read_vectored_or_end, write_all_vectored};
 
 use crate::cost::{Cost, Strided};

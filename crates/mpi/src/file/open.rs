@@ -214,7 +214,20 @@ impl Opening {
     /// Opens the file, in step 1 on the first rank, in step 2 on the others.
     fn open(&self, first: bool) -> Result<Arc<dyn StoredFile>> {
         let mode = self.mode.of_store(first, self.hints.permissions);
-        Ok(PosixStore.open(&self.path, &mode)?)
+        let opened = PosixStore.open(&self.path, &mode);
+        match opened {
+            // A client of NFS remembers that there was no such file, and makes sure when its folder
+            // is opened.
+            Err(error) if !first && error.kind == ferry_io::Kind::NoSuchFile => {
+                let folder = match self.path.parent() {
+                    Some(folder) if !folder.as_os_str().is_empty() => folder,
+                    _ => Path::new("."),
+                };
+                drop(std::fs::File::open(folder));
+                Ok(PosixStore.open(&self.path, &mode)?)
+            }
+            other => Ok(other?),
+        }
     }
 }
 

@@ -48,7 +48,12 @@ impl File {
         });
         let passed = || format!("size is {size}, but not on all ranks: it has to be the same");
         let values = [size as u64];
-        agree::same_then(&self.comm, mine, values, passed, || set(size as u64))
+        let done = agree::same_then(&self.comm, mine, values, passed, || set(size as u64));
+        // Rank 0 has set it.
+        if done.is_ok() && !self.shared.is_on_node() {
+            transfer::refresh(&*self.stored);
+        }
+        done
     }
 
     /// Transfers all that was written to the storage device (MPI_File_sync). Collective; blocks
