@@ -19,6 +19,9 @@ OPTIONS = (
     "secure_locks,acl,no_pnfs,fsid=0,anonuid=65534,anongid=65534,sec=sys"
 )
 ADDRESS = "10.78.0.1"
+# The tests ask the system, too, for lengths and for files that another host has deleted.
+TWO_GUESTS_OPTIONS = "noac,lookupcache=none"
+ONE_NODE = ("file_mapped",)  # its second file is in memory
 
 
 def mount(source, where, kind, data=""):
@@ -81,11 +84,14 @@ def attach(version, server, own, also):
 def drive(plan):
     run = tests_run()
     two = plan["guests"] > 1
+    options = plan["options"]
+    if options is None:
+        options = TWO_GUESTS_OPTIONS if two else ""
     serve(plan)
     server = ADDRESS if two else "127.0.0.1"
-    attach(plan["version"], server, server, plan["options"])
+    attach(plan["version"], server, server, options)
     if two:
-        arguments = (plan["version"], ADDRESS, "10.78.0.2", plan["options"])
+        arguments = (plan["version"], ADDRESS, "10.78.0.2", options)
         words = f"import nfs.mounted as m; m.attach{arguments}"
         path = f"{HERE.parent}:{HERE.parent / 'tipc'}"
         command = f"PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={path} python3 -c {shlex.quote(words)}"
@@ -103,6 +109,8 @@ def drive(plan):
     print(f"mounted: {mounted}", flush=True)
     tally = run.Tally(True)
     for name, command, limit in plan["runs"]:
+        if two and name.split()[0] in ONE_NODE:
+            continue
         ranks = int(command[command.index("-n") + 1])
         if two and ranks > 1:
             at = command.index(plan["mpiexec"]) + 1
