@@ -15,7 +15,7 @@ use rustix::fs::SeekFrom;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// What lies behind these bytes of a file is not mapped.
 const MAPPED_MAX_BYTES: u64 = 1 << 30;
@@ -27,7 +27,7 @@ const TRANSFERRED_MIN_BYTES: u64 = 1 << 20;
 /// A file is mapped when so many times its touched chunks have been transferred.
 const TRANSFERS_MIN: u64 = 2;
 /// The time of modification is set at most once in as many ns, which is as fine as the system's.
-const MODIFIED_NS: i64 = 4_000_000;
+const MODIFIED_NS: u64 = 4_000_000;
 /// `f_type` of ext2 to ext4, and of XFS: what a mapping shows there is what pread(2) reads.
 const MAPS_AS_READ: [u64; 2] = [0xef53, 0x5846_5342];
 
@@ -82,7 +82,7 @@ struct Mapping {
     /// The system cannot map pages in advance.
     refused: AtomicBool,
     /// When the time of modification was set, ns of a clock.
-    modified_ns: AtomicI64,
+    modified_ns: AtomicU64,
 }
 
 // SAFETY: the pages belong to the file, and are accessed by copies only.
@@ -228,7 +228,7 @@ impl Mapping {
             writable,
             present: Chunks::new(),
             refused: AtomicBool::new(false),
-            modified_ns: AtomicI64::new(0),
+            modified_ns: AtomicU64::new(0),
         })
     }
 
@@ -287,9 +287,8 @@ impl Mapping {
     /// Sets the time of modification, which the system does at calls only.
     #[inline]
     fn modified(&self, fd: BorrowedFd<'_>) {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-        let now_ns = now.tv_sec * 1_000_000_000 + now.tv_nsec;
-        if now_ns - self.modified_ns.load(Relaxed) >= MODIFIED_NS {
+        let now_ns = ferry_job::clock::monotonic();
+        if now_ns.saturating_sub(self.modified_ns.load(Relaxed)) >= MODIFIED_NS {
             self.modified_ns.store(now_ns, Relaxed);
             // SAFETY: the descriptor is open. Without times it sets the present, which who may
             // write may do. A failure changes a time only.
