@@ -1,6 +1,6 @@
 /* MPI_Sizeof of MPICH's and Open MPI's modules, which have a procedure for each type and rank. Its
  * first argument is an element or a descriptor, of which nothing is read: the name says the type.
- * For characters, whose length the name does not say, there is none. */
+ * Both declare characters of length 1. */
 #include "mpifort.h"
 
 #define SIZE_FUNCTION(name, bytes)                                                                 \
@@ -41,6 +41,7 @@ OF_TYPE(logical, 4)
 OF_TYPE(real32, 4)
 OF_TYPE(real64, 8)
 OF_TYPE(real128, 16)
+OF_TYPE(character, 1)
 #elif defined MPIFORT_MPICH && !defined MPIFORT_PROFILE
 #define OF_TYPE(type, bytes)                                                                       \
     SIZE_FUNCTION(__mpi_sizeofs_MOD_mpi_sizeof_##type, bytes)                                      \
@@ -53,4 +54,18 @@ OF_TYPE(cx, 8)
 OF_TYPE(i1, 1)
 OF_TYPE(i2, 2)
 OF_TYPE(i8, 8)
+OF_TYPE(ch, 1)
+#define OF_F08_TYPE(type, bytes) SIZE_FUNCTION(__mpi_f08_types_MOD_mpi_sizeof_##type, bytes)
+OF_F08_TYPE(xcomplex32, 8)
+OF_F08_TYPE(xcomplex64, 16)
+OF_F08_TYPE(xcomplex128, 32)
+OF_F08_TYPE(xint8, 1)
+OF_F08_TYPE(xint16, 2)
+OF_F08_TYPE(xint32, 4)
+OF_F08_TYPE(xint64, 8)
+OF_F08_TYPE(xreal32, 4)
+OF_F08_TYPE(xreal64, 8)
+OF_F08_TYPE(xreal128, 16)
+OF_F08_TYPE(logical, 4)
+OF_F08_TYPE(character, 1)
 #endif

@@ -549,6 +549,7 @@ void N(mpi_f_sync_reg_)(void *buf)
 }
 ALIASES(f_sync_reg, F_SYNC_REG)
 ALIAS_FORM(f_sync_reg_f08ts, f_sync_reg)
+ALIAS_FORM(f_sync_reg_f08, f_sync_reg)
 
 #ifndef MPIFORT_PROFILE
 /* The predefined functions, called by the program itself. C has constants for them, which stand

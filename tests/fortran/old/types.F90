@@ -114,6 +114,8 @@ contains
     call check(size == 8, 'sizeof a number')
     call MPI_Sizeof([1_2, 2_2], size, ierr)
     call check(size == 2, 'sizeof an array')
+    call MPI_Sizeof('x', size, ierr)
+    call check(size == 1, 'sizeof a character')
 #endif
     call MPI_Type_size(MPI_LOGICAL, size, ierr)
     call check(size == 4, 'size of LOGICAL')
