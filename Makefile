@@ -6,7 +6,7 @@ ONLY ?=
 .DEFAULT_GOAL := build
 
 .PHONY: help build demo test bench bench-overlap bench-tipc papers docs install uninstall fuzz
-.PHONY: abis-debian rapidio-soak hdf5 petsc clean
+.PHONY: abis-debian nfs rapidio-soak hdf5 petsc clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | \
@@ -47,6 +47,9 @@ uninstall: ## remove what install wrote under PREFIX, and nothing else
 
 abis-debian: ## run Fortran programs of Debian's Open MPI and MPICH over Ferry
 	@scripts/install target/prefix >/dev/null && tests/abis/debian target/prefix
+
+nfs: ## run the C programs of files on NFS, in guest kernels; needs nfs-kernel-server
+	@scripts/install target/prefix >/dev/null && tests/nfs/run target/prefix
 
 rapidio-soak: ## send 100 million segments through RapidIO cards that refuse some; minutes
 	@FERRY_RAPIDIO_SEGMENTS=100000000 cargo test -q --release -p ferry-fabric --lib long_traffic

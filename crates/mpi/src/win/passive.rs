@@ -410,6 +410,7 @@ impl Win {
     }
 
     /// Blocks until the buffers of operations to `rank` can be used again (MPI_Win_flush_local).
+    /// Small puts that were kept go to the target.
     ///
     /// Errors: as [`Win::flush`].
     pub fn flush_local(&self, rank: u32) -> Result<()> {
@@ -418,14 +419,14 @@ impl Win {
             return remote::flush_local(self, target);
         }
         self.progress_at_times();
-        Ok(())
+        self.drain_puts(target)
     }
 
     /// As [`Win::flush_local`], for all ranks (MPI_Win_flush_local_all).
     pub fn flush_local_all(&self) -> Result<()> {
         self.check_passive("MPI_Win_flush_local_all")?;
         self.progress_at_times();
-        remote::flush_local_all(self)
+        self.drain_all_puts().and(remote::flush_local_all(self))
     }
 
     /// Makes stores of all processes to the window visible (MPI_Win_sync). In the unified memory

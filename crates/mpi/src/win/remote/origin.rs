@@ -448,11 +448,12 @@ fn await_all(win: &Win, targets: &[&Target], asked: &[u64]) -> Result<()> {
     result
 }
 
-/// Blocks until the origin's buffers can be used again.
+/// Sends what has not been sent, and blocks until the origin's buffers can be used again. A program
+/// may wait, without another call for this target, for what its operations change there.
 pub(in crate::win) fn flush_local(win: &Win, target: &Target) -> Result<()> {
     {
         let mut pending = lock(&target.pending);
-        if pending.is_locally_complete() {
+        if pending.is_locally_complete() && pending.has_sent_all() {
             return pending.take_error();
         }
     }
@@ -467,10 +468,7 @@ pub(in crate::win) fn flush_local_all(win: &Win) -> Result<()> {
     {
         let d = &mut *device::device();
         for target in remote_targets(win) {
-            let mut pending = lock(&target.pending);
-            if !pending.is_locally_complete() {
-                pending.send(win, target, d);
-            }
+            lock(&target.pending).send(win, target, d);
         }
     }
     let mut result = Ok(());

@@ -393,6 +393,11 @@ impl Pending {
         self.waiting.is_empty() && self.large.is_empty()
     }
 
+    /// Is there nothing that has not been sent?
+    pub fn has_sent_all(&self) -> bool {
+        self.packet.is_empty()
+    }
+
     /// Asks for an acknowledgement of all so far. Returns its number.
     pub(super) fn ask(
         &mut self,
