@@ -20,7 +20,8 @@ pub fn place<T>(of_program: *const T, own: *mut u64) -> *mut u64 {
 }
 
 /// Memory for the elements of an array: within this value for up to `N` of them, so that calls with
-/// few elements take none from the heap. It is written where it lies, and is not to be moved after.
+/// few elements take none from the heap. It is written where it lies, and not to be moved after: a
+/// vector that keeps its elements within itself is copied whole when it is returned.
 struct Room<T, const N: usize> {
     few: MaybeUninit<[T; N]>,
     many: Vec<T>,
