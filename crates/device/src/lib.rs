@@ -75,7 +75,7 @@ pub use ferry_transport::{
     Blocks, ForeignProcess, Link, Offer, ReadError, RemoteError, RemoteMemory, SegmentKey,
     SharedSegment, TransportError,
 };
-pub use node::counter_board::{CounterBoardGroup, PHASES, SLOT_MAX_BYTES};
+pub use node::counter_board::{Awaited, CounterBoardGroup, PHASES, SLOT_MAX_BYTES};
 pub use node::flat_board::{FLAT_MAX_RANKS, FlatBoardGroup, MARK_BITS, POST_MAX_BYTES};
 pub use node::lock::{NodeLock, Patience, STARVING_AFTER};
 pub use node::wait_set::WaitSet;

@@ -1,14 +1,15 @@
 //! Counter boards: a group of many processes of one node exchanges small data in shared memory.
 //!
 //! [`CounterBoardGroup`] has the board's slots, the waits and the wakeups. The collectives say what
-//! the members do in a phase.
+//! the members do in a phase. Blocking ones go through the phases one after the other. Others name
+//! the phase, can be in several, and never wait here.
 
 use crate::base::key::ProcId;
 use crate::progress::device::Device;
 use crate::progress::wait::{WaitingFor, wait_for_memory};
 use ferry_transport::shm::{COUNT_PER_MEMBER, CounterBoard};
 
-pub use ferry_transport::shm::{PHASES, SLOT_MAX_BYTES};
+pub use ferry_transport::shm::{Awaited, PHASES, SLOT_MAX_BYTES};
 
 /// One process's part in the exchanges of a group.
 pub struct CounterBoardGroup {
@@ -65,7 +66,7 @@ impl CounterBoardGroup {
     #[inline]
     pub fn begin(&mut self, what: &WaitingFor<'_>) {
         self.phase += 1;
-        self.wait(what, |b, phase| b.progress(phase) >= 0);
+        self.wait(what, Awaited::Part, |b, phase| b.progress(phase) >= 0);
     }
 
     /// Member `i`'s slot: `stride` bytes, a multiple of 64, equal on all members. All slots
@@ -86,49 +87,102 @@ impl CounterBoardGroup {
     /// [`CounterBoardGroup::read`] when it has read.
     #[inline]
     pub fn post(&self) -> bool {
-        self.board.add(self.phase, 1) == i64::from(self.size())
+        self.post_in(self.phase)
     }
 
     /// Opens the phase: the members may read what all have posted.
     #[inline]
     pub fn open(&self, d: &Device) {
-        self.board.open(self.phase);
-        self.wake(d);
+        self.open_phase(d, self.phase);
     }
 
     /// Blocks until the phase is open.
     #[inline]
     pub fn wait_open(&self, what: &WaitingFor<'_>) {
-        self.wait(what, CounterBoard::is_open);
+        self.wait(what, Awaited::Data, CounterBoard::is_open);
     }
 
     /// This member has [posted](CounterBoardGroup::post) and has read. It does not need the slots
     /// of this phase any more.
     #[inline]
     pub fn read(&self, d: &Device) {
-        self.add(d, 1);
+        self.read_in(d, self.phase);
     }
 
     /// This member is done with this phase, without [post](CounterBoardGroup::post): it has read,
     /// or it has written what another member reads.
     #[inline]
     pub fn done(&self, d: &Device) {
-        self.add(d, COUNT_PER_MEMBER);
+        self.done_in(d, self.phase);
+    }
+
+    /// Returns whether the slots of a phase may be written to.
+    #[inline]
+    pub fn is_free(&self, phase: u64) -> bool {
+        self.board.progress(phase) >= 0
+    }
+
+    /// As [`CounterBoardGroup::post`], in this phase.
+    #[inline]
+    pub fn post_in(&self, phase: u64) -> bool {
+        self.board.add(phase, 1) == i64::from(self.size())
+    }
+
+    /// As [`CounterBoardGroup::open`], of this phase.
+    #[inline]
+    pub fn open_phase(&self, d: &Device, phase: u64) {
+        self.board.open(phase);
+        self.wake(d, Awaited::Data);
+    }
+
+    /// Returns whether a phase is open.
+    #[inline]
+    pub fn is_open(&self, phase: u64) -> bool {
+        self.board.is_open(phase)
+    }
+
+    /// As [`CounterBoardGroup::read`], in this phase.
+    #[inline]
+    pub fn read_in(&self, d: &Device, phase: u64) {
+        self.add(d, phase, 1);
+    }
+
+    /// As [`CounterBoardGroup::done`], with this phase.
+    #[inline]
+    pub fn done_in(&self, d: &Device, phase: u64) {
+        self.add(d, phase, COUNT_PER_MEMBER);
+    }
+
+    /// From now on this member is woken, if it sleeps, when there may be what it waits for. To be
+    /// called before it looks for the last time.
+    pub fn begin_wait(&self, d: &mut Device, what: Awaited) {
+        self.board.begin_wait(what);
+        d.memory_waits += 1;
+        if d.is_progress_thread() {
+            // A sleeping thread of the program relied on it for all that may come.
+            d.notify_sleepers();
+        }
+    }
+
+    /// Ends [`CounterBoardGroup::begin_wait`].
+    pub fn end_wait(&self, d: &mut Device, what: Awaited) {
+        self.board.end_wait(what);
+        d.memory_waits -= 1;
     }
 
     #[inline]
-    fn add(&self, d: &Device, count: u64) {
+    fn add(&self, d: &Device, phase: u64, count: u64) {
         let all = COUNT_PER_MEMBER as i64 * i64::from(self.size());
-        let now = self.board.add(self.phase, count);
+        let now = self.board.add(phase, count);
         // A member may wait for this part of the board.
         if now == all {
-            self.wake(d);
+            self.wake(d, Awaited::Part);
         }
     }
 
     #[inline]
-    fn wake(&self, d: &Device) {
-        if self.board.has_waiting() {
+    fn wake(&self, d: &Device, what: Awaited) {
+        if self.board.has_waiting(what) {
             self.wake_all(d);
         }
     }
@@ -142,12 +196,17 @@ impl CounterBoardGroup {
     }
 
     #[inline]
-    fn wait(&self, what: &WaitingFor<'_>, until: impl Fn(&CounterBoard, u64) -> bool) {
+    fn wait(
+        &self,
+        what: &WaitingFor<'_>,
+        awaited: Awaited,
+        until: impl Fn(&CounterBoard, u64) -> bool,
+    ) {
         if until(&self.board, self.phase) {
             return;
         }
-        self.board.wait(1);
+        self.board.begin_wait(awaited);
         wait_for_memory(what, |_| until(&self.board, self.phase));
-        self.board.wait(-1);
+        self.board.end_wait(awaited);
     }
 }

@@ -35,6 +35,12 @@ impl Device {
         }
     }
 
+    /// Drops work that has ended, by its address. Not while the device advances it.
+    pub fn drop_background(&mut self, ended: *const ()) {
+        let is_other = |work: &Arc<dyn Background>| Arc::as_ptr(work).cast::<()>() != ended;
+        self.background.retain(is_other);
+    }
+
     pub(crate) fn advance_background(&mut self) -> bool {
         let before = self.worker.engine.requests.completed();
         let mut all = std::mem::take(&mut self.background);

@@ -28,6 +28,8 @@ pub struct Device {
     pub(crate) progress_thread: Option<Box<ThreadState>>,
     /// What sleeping threads wait for, where several may be in MPI.
     pub(crate) sleepers: Sleepers,
+    /// Background work that waits for shared memory, which no transport tells of.
+    pub(crate) memory_waits: u32,
     /// How long the next sleep of a waiting thread may last.
     pub(crate) sleep_max: Option<Duration>,
     /// This process's update slot, while it has windows for which peers use it.
@@ -81,6 +83,7 @@ impl Device {
             core_sharing: CoreSharing::UNKNOWN,
             progress_thread: None,
             sleepers: Sleepers::default(),
+            memory_waits: 0,
             sleep_max: None,
             served: None,
             finalized: false,

@@ -145,6 +145,13 @@ impl<'a> Call<'a> {
     /// them until the request completes.
     pub unsafe fn start(&self) -> Arc<Request> {
         let args = &self.args;
+        if let CollectiveOperation::Collective(collective) = &self.operation {
+            let bind = || self.bound_schedule(Form::NonBlocking);
+            // SAFETY: the caller's promise.
+            if let Some(request) = unsafe { node::start(collective, args, bind) } {
+                return request;
+            }
+        }
         let key = match &self.operation {
             CollectiveOperation::Collective(collective) => {
                 let setting = select::setting_for(args.comm, collective.kind());
@@ -181,7 +188,14 @@ impl<'a> Call<'a> {
     /// # Safety
     /// Whenever the request is active, the buffers must be as for [`Call::start`].
     pub unsafe fn init(&self) -> Arc<Request> {
-        let bound = self.bound_schedule(Form::Persistent);
+        let mut bound = self.bound_schedule(Form::Persistent);
+        if let CollectiveOperation::Collective(collective) = &self.operation {
+            // SAFETY: the caller's promise.
+            bound = match unsafe { node::init(collective, &self.args, bound) } {
+                Ok(request) => return request,
+                Err(bound) => bound,
+            };
+        }
         // SAFETY: the caller's promise.
         unsafe { bound.init() }
     }

@@ -2,7 +2,7 @@
 
 use super::executor::{History, RequestCache};
 use super::neighbour::NeighbourhoodState;
-use super::node::CommBoard;
+use super::node::{BackgroundBoards, CommBoard};
 use super::select::{AlgorithmSettings, ScheduleCache};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -17,6 +17,8 @@ pub struct CommState {
     pub(super) neighbourhood: NeighbourhoodState,
     /// Its board in the node's memory.
     pub(super) board: Mutex<CommBoard>,
+    /// Those of its non-blocking and persistent collectives.
+    pub(super) background_boards: BackgroundBoards,
     /// The signatures of its last calls.
     pub(crate) history: History,
     /// What its info asks for.

@@ -382,8 +382,8 @@ impl FlatBoardMemory {
     }
 }
 
-/// The memory of a counter board: a counter for each phase and three more words, each in a line of
-/// its own, and the members' slots.
+/// The memory of a counter board: two words for each part and two more, each in a line of its own,
+/// and the members' slots.
 pub struct CounterBoardMemory(Base);
 
 // SAFETY: the memory is shared between processes by design; all access follows the board's phases.
@@ -413,10 +413,10 @@ impl CounterBoardMemory {
         self.word(part % PHASES)
     }
 
-    /// The last phase whose data are complete.
+    /// The last phase of a part whose data are complete.
     #[inline]
-    pub fn open(&self) -> &AtomicU64 {
-        self.word(PHASES)
+    pub fn open(&self, part: usize) -> &AtomicU64 {
+        self.word(PHASES + 3 + part % PHASES)
     }
 
     /// Members that wait.

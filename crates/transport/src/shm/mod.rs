@@ -50,7 +50,7 @@ mod update_slot;
 pub(crate) mod wakeup_word;
 
 pub use cma::PeerMemory;
-pub use coll::{COUNT_PER_MEMBER, CounterBoard, SLOT_MAX_BYTES};
+pub use coll::{Awaited, COUNT_PER_MEMBER, CounterBoard, SLOT_MAX_BYTES};
 pub use coll::{FLAT_MAX_RANKS, FlatBoard, MARK_BITS, PHASES, POST_MAX_BYTES};
 pub use control::Waker;
 pub use fastbox::FASTBOX_LINE_MAX_BYTES;

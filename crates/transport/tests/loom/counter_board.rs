@@ -120,7 +120,7 @@ fn a_member_that_sleeps_is_woken() {
         let (flag, ring) = (asleep.clone(), bell.clone());
         let other = thread::spawn(move || {
             b.begin();
-            b.board.wait(1);
+            b.board.begin_wait(counter_board::Awaited::Data);
             while !b.board.is_open(1) {
                 asleep.store(1, Ordering::SeqCst);
                 fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
@@ -128,11 +128,12 @@ fn a_member_that_sleeps_is_woken() {
                     bell.wait();
                 }
             }
-            b.board.wait(-1);
+            b.board.end_wait(counter_board::Awaited::Data);
         });
         a.begin();
         a.board.open(1);
-        if a.board.has_waiting() && flag.swap(0, Ordering::SeqCst) != 0 {
+        if a.board.has_waiting(counter_board::Awaited::Data) && flag.swap(0, Ordering::SeqCst) != 0
+        {
             ring.notify();
         }
         other.join().unwrap();

@@ -33,7 +33,7 @@ pub struct Shared {
     /// cell.
     owners: Vec<UnsafeCell<()>>,
     fastbox: AtomicU64,
-    board: [AtomicU64; PHASES + 3],
+    board: [AtomicU64; 2 * PHASES + 3],
     /// Two members' words of a flat board, and those of their slots.
     flat_board: [AtomicU64; 2 + 2 * PHASES],
     bytes: std::cell::UnsafeCell<Vec<u8>>,
@@ -265,8 +265,8 @@ impl CounterBoardMemory {
     pub fn counter(&self, part: usize) -> &AtomicU64 {
         &self.0.board[part]
     }
-    pub fn open(&self) -> &AtomicU64 {
-        &self.0.board[PHASES]
+    pub fn open(&self, part: usize) -> &AtomicU64 {
+        &self.0.board[PHASES + 3 + part]
     }
     pub fn waiting(&self) -> &AtomicU64 {
         &self.0.board[PHASES + 1]

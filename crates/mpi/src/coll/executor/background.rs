@@ -58,7 +58,7 @@ unsafe impl Send for BackgroundRun {}
 unsafe impl Sync for BackgroundRun {}
 
 impl BackgroundRun {
-    pub(crate) fn new(bound: Bound) -> Arc<BackgroundRun> {
+    pub(super) fn new(bound: Bound) -> Arc<BackgroundRun> {
         let (s, b) = (&bound.schedule, bound.args());
         let is_urgent = |step: &Step| match *step {
             Step::Send { .. } => true,
@@ -77,6 +77,11 @@ impl BackgroundRun {
             flag: Flag::default(),
             inner,
         })
+    }
+
+    /// A run of a schedule that others use as well.
+    pub(crate) fn shared(bound: Arc<BoundSchedule>) -> Arc<BackgroundRun> {
+        BackgroundRun::new(Bound::Persistent(bound))
     }
 
     /// Completes a collective whose schedule has no steps.

@@ -143,20 +143,22 @@ impl BoundSchedule {
     /// The buffers must be what the schedule takes them for, whenever it is active.
     pub(crate) unsafe fn init(self) -> Arc<Request> {
         let comm = self.comm.clone();
-        let bound = Arc::new(self);
-        let mut kept = KeptRun(None);
         // The caller's promise holds for each start.
-        Request::persistent_work(
-            Some(comm),
-            Box::new(move |d| {
-                let last = kept.0.take().and_then(BackgroundRun::again);
-                let started =
-                    last.unwrap_or_else(|| BackgroundRun::new(Bound::Persistent(bound.clone())));
-                kept.0 = Some(started.clone());
-                d.add_background(started.clone());
-                Active::Work(started)
-            }),
-        )
+        let starter = BoundSchedule::starter(Arc::new(self));
+        Request::persistent_work(Some(comm), Box::new(starter))
+    }
+
+    /// What starts the collective of a persistent request by messages. The buffers must be what
+    /// the schedule takes them for, until the run has ended.
+    pub(crate) fn starter(bound: Arc<BoundSchedule>) -> impl FnMut(&mut Device) -> Active + Send {
+        let mut kept = KeptRun(None);
+        move |d| {
+            let last = kept.0.take().and_then(BackgroundRun::again);
+            let started = last.unwrap_or_else(|| BackgroundRun::shared(bound.clone()));
+            kept.0 = Some(started.clone());
+            d.add_background(started.clone());
+            Active::Work(started)
+        }
     }
 }
 

@@ -21,6 +21,7 @@ mod tmp_buffer;
 mod unreceived;
 mod view;
 
+pub(crate) use background::BackgroundRun;
 pub(crate) use bound_schedule::BoundSchedule;
 pub use counters::{COUNTERS, Counters};
 pub(crate) use hang_description::HangDescription;

@@ -28,7 +28,7 @@ const LAST: u64 = (1 << SEQUENCE_BITS) - 1;
 /// Set for persistent collectives. Theirs stay in use for long, so they are apart from the others'.
 const PERSISTENT: u32 = 1 << SEQUENCE_BITS;
 /// The last numbers of each round, kept for the collectives by which a communicator sets itself up.
-const INTERNAL_COUNT: u64 = 2;
+const INTERNAL_COUNT: u64 = 6;
 
 /// What a receive asks for that takes the message with `tag`'s number, whatever its signature.
 #[inline]
@@ -73,7 +73,7 @@ impl CollTag {
         }
     }
 
-    /// That of the `which`-th collective (below 2) by which a communicator sets itself up for the
+    /// That of the `which`-th collective (below 6) by which a communicator sets itself up for the
     /// call `function`, once in its life. No call of the program's has these numbers.
     pub(crate) fn internal(which: u64, function: Function, root: i32) -> CollTag {
         CollTag {

@@ -71,6 +71,7 @@ impl BoardOp {
 }
 
 /// A collective through a board: its operation, the bytes that a rank posts, and their piece.
+#[derive(Clone, Copy)]
 pub(super) struct BoardCall {
     pub(super) op: BoardOp,
     pub(super) len: usize,

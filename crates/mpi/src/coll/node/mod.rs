@@ -7,15 +7,19 @@
 //! A *flat board* is for few members that have a core each: each polls the other slots. A *counter
 //! board* is for all other communicators: a counter shows that all members have posted.
 
+mod background;
+mod background_set_up;
 mod board_call;
 mod counter_board;
 mod flat_board;
 mod set_up;
+mod slots;
 
 use super::executor::{CollArgs, CollTag, Form, Function, HangDescription, call_ahead};
 use super::{neighbour, select};
 use crate::device::{FLAT_MAX_RANKS, FlatBoardGroup, WaitingFor};
 use crate::{Comm, Error, Result};
+pub(super) use background::{BackgroundBoards, init, start};
 use board_call::{BoardCall, plan_call, plan_exchange};
 use counter_board::CounterBoard;
 use ferry_schedule::{Collective, Kind, NeighbourExchange};

@@ -1,18 +1,17 @@
 //! A counter board: memory of the node in which the members of a group post data for each other,
 //! with a counter for each phase.
 //!
-//! The members go through numbered *phases* together. [`PHASES`] of them can be under way at a
-//! time: each uses a part of the board, so that nobody writes over what somebody still reads. In a
-//! phase each member adds [`COUNT_PER_MEMBER`] to the part's counter when it is done with the part.
-//! When all have, the part may be used again. A member that only posts, such as a broadcast's root,
-//! is at most `PHASES` ahead of the others.
+//! The members go through numbered *phases*. [`PHASES`] of them can be under way at a time: each
+//! uses a part of the board, so that nobody writes over what somebody still reads. In a phase each
+//! member adds [`COUNT_PER_MEMBER`] to the part's counter when it is done with the part. When all
+//! have, the part may be used again. A member that only posts, such as a broadcast's root, is at
+//! most `PHASES` ahead of the others. Phases of different parts need not end in their order.
 //!
 //! ```text
 //! line 0 ..          a counter for each part
-//! line PHASES        the last phase whose data are complete; the member that opens a phase has
-//!                    been through those before it
-//! line PHASES + 1    members that wait for one of the above
+//! line PHASES + 1    members that wait for a phase's data and, from bit 32 on, for a part
 //! line PHASES + 2    members that have left for good
+//! line PHASES + 3 .. for each part the last phase whose data are complete
 //! byte 4096          slots of the first part, then of the next
 //! ```
 
@@ -30,6 +29,16 @@ pub const BOARDS_PER_RANK: u32 = 16;
 /// Bytes of a board for up to `n` members.
 pub const fn board_bytes(n: u64) -> u64 {
     (4096 + PHASES as u64 * n * SLOT_MAX_BYTES as u64).next_multiple_of(4096)
+}
+
+/// What a member waits for, as the number that counts it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Awaited {
+    /// That the data of a phase are complete.
+    Data = 1,
+    /// That a part of the board may be used again.
+    Part = 1 << 32,
 }
 
 /// One member's view of a board.
@@ -59,10 +68,9 @@ impl CounterBoard {
     /// Sets all words to their initial values. Only of a deserted board.
     pub fn reset(&self) {
         let m = &self.memory;
-        for word in
-            (0..PHASES)
-                .map(|part| m.counter(part))
-                .chain([m.open(), m.waiting(), m.departed()])
+        for word in (0..PHASES)
+            .flat_map(|part| [m.counter(part), m.open(part)])
+            .chain([m.waiting(), m.departed()])
         {
             word.store(0, Ordering::SeqCst);
         }
@@ -108,25 +116,42 @@ impl CounterBoard {
     /// Publishes that the data of `phase` are complete.
     #[inline]
     pub fn open(&self, phase: u64) {
-        self.memory.open().store(phase, Ordering::SeqCst);
+        self.memory
+            .open(CounterBoard::part(phase))
+            .store(phase, Ordering::SeqCst);
     }
 
     /// Returns whether the data of `phase` are complete.
     #[inline]
     pub fn is_open(&self, phase: u64) -> bool {
-        self.memory.open().load(Ordering::SeqCst) >= phase
+        let open = self.memory.open(CounterBoard::part(phase));
+        open.load(Ordering::SeqCst) >= phase
     }
 
-    /// Counts one more member that is going to wait, or (`-1`) one less.
+    /// This member is going to wait.
     #[inline]
-    pub fn wait(&self, by: i64) {
-        self.memory.waiting().fetch_add(by as u64, Ordering::SeqCst);
+    pub fn begin_wait(&self, what: Awaited) {
+        self.memory
+            .waiting()
+            .fetch_add(what as u64, Ordering::SeqCst);
     }
 
-    /// Returns whether any member waits.
+    /// This member does not wait any more.
     #[inline]
-    pub fn has_waiting(&self) -> bool {
-        self.memory.waiting().load(Ordering::SeqCst) != 0
+    pub fn end_wait(&self, what: Awaited) {
+        self.memory
+            .waiting()
+            .fetch_sub(what as u64, Ordering::SeqCst);
+    }
+
+    /// Returns whether any member waits for that.
+    #[inline]
+    pub fn has_waiting(&self, what: Awaited) -> bool {
+        let all = self.memory.waiting().load(Ordering::SeqCst);
+        match what {
+            Awaited::Data => all as u32 != 0,
+            Awaited::Part => all >= Awaited::Part as u64,
+        }
     }
 
     /// The address at which member `i` posts up to `stride` bytes in `phase`. All members must use

@@ -9,6 +9,6 @@ use super::memory;
 
 pub use super::memory::PHASES;
 pub(super) use boards::Boards;
+pub use counter_board::{Awaited, COUNT_PER_MEMBER, CounterBoard, SLOT_MAX_BYTES};
 pub(super) use counter_board::{BOARDS_PER_RANK, board_bytes};
-pub use counter_board::{COUNT_PER_MEMBER, CounterBoard, SLOT_MAX_BYTES};
 pub use flat_board::{FLAT_MAX_RANKS, FlatBoard, MARK_BITS, POST_MAX_BYTES};
