@@ -25,4 +25,6 @@ pub trait NodeCollectives {
     /// Wakes `peer` if a thread of its program sleeps, as far as one can tell. What the peer is to
     /// see must have been written with a full barrier.
     fn wake_program(&self, peer: ProcId);
+    /// As [`NodeCollectives::wake_program`], for what `peer`'s progress thread may handle as well.
+    fn wake(&self, peer: ProcId);
 }

@@ -17,6 +17,8 @@ pub struct CounterBoardGroup {
     members: Vec<ProcId>,
     me: u32,
     phase: u64,
+    /// A member's progress thread is woken as well as its program.
+    wakes_threads: bool,
 }
 
 impl Device {
@@ -45,6 +47,7 @@ impl Device {
             members,
             me,
             phase: 0,
+            wakes_threads: false,
         })
     }
 }
@@ -60,6 +63,12 @@ impl CounterBoardGroup {
     #[inline]
     pub fn size(&self) -> u32 {
         self.members.len() as u32
+    }
+
+    /// The same group for collectives in the background, which progress threads advance as well.
+    pub fn in_background(mut self) -> CounterBoardGroup {
+        self.wakes_threads = true;
+        self
     }
 
     /// Begins the next phase. Blocks until the slots may be written to.
@@ -158,10 +167,6 @@ impl CounterBoardGroup {
     pub fn begin_wait(&self, d: &mut Device, what: Awaited) {
         self.board.begin_wait(what);
         d.memory_waits += 1;
-        if d.is_progress_thread() {
-            // A sleeping thread of the program relied on it for all that may come.
-            d.notify_sleepers();
-        }
     }
 
     /// Ends [`CounterBoardGroup::begin_wait`].
@@ -189,8 +194,12 @@ impl CounterBoardGroup {
 
     fn wake_all(&self, d: &Device) {
         for (i, &process) in self.members.iter().enumerate() {
-            if i as u32 != self.me {
-                d.worker.transports.wake_program(process);
+            if i as u32 == self.me {
+                continue;
+            }
+            match self.wakes_threads {
+                true => d.worker.transports.wake(process),
+                false => d.worker.transports.wake_program(process),
             }
         }
     }

@@ -28,7 +28,7 @@ pub struct Device {
     pub(crate) progress_thread: Option<Box<ThreadState>>,
     /// What sleeping threads wait for, where several may be in MPI.
     pub(crate) sleepers: Sleepers,
-    /// Background work that waits for shared memory, which no transport tells of.
+    /// How much background work waits for shared memory, which no transport polls.
     pub(crate) memory_waits: u32,
     /// How long the next sleep of a waiting thread may last.
     pub(crate) sleep_max: Option<Duration>,
@@ -173,11 +173,11 @@ impl Device {
             || self.worker.transports.has_unsent()
     }
 
-    /// Can something arrive that this process has to handle: is an operation pending, or may active
-    /// messages come?
+    /// Can something arrive that this process has to handle: is an operation pending, may active
+    /// messages come, or does background work wait for shared memory?
     pub(crate) fn awaits_messages(&self) -> bool {
         let engine = &self.worker.engine;
-        engine.requests.pending() > 0 || engine.active.is_expecting()
+        engine.requests.pending() > 0 || engine.active.is_expecting() || self.memory_waits > 0
     }
 
     /// Something has changed that a sleeping thread of this process may wait for. That thread looks

@@ -99,14 +99,6 @@ impl Device {
         self.sleep_max = Some(time);
     }
 
-    /// The way in which what a caller waits for arrives. `own`: where nothing else is under way.
-    fn arrival(&self, own: Arrival) -> Arrival {
-        match self.memory_waits {
-            0 => own,
-            _ => Arrival::ByMemory,
-        }
-    }
-
     /// Does a waiting thread, where ranks outnumber cores, yield once more before it sleeps? It has
     /// yielded `yields` times, and waited since `since`.
     fn yields_again(&mut self, yields: u32, since: &mut Option<Instant>) -> bool {
@@ -194,8 +186,7 @@ fn wait_for(
                 if guard.shares_core(now) {
                     policy = WaitPolicy::OVERSUBSCRIBED;
                     let core = guard.core_sharing.core;
-                    if guard.arrival(arrival) == Arrival::ByTransport && guard.rely_on_thread(core)
-                    {
+                    if arrival == Arrival::ByTransport && guard.rely_on_thread(core) {
                         guard.stop_serving();
                         idle.began(now);
                         let ended;
@@ -233,7 +224,8 @@ fn wait_for(
             guard = lock::device();
             // Progress was made before the first yield. Who waits for memory mostly finds it
             // written when it has its core back.
-            if guard.arrival(arrival) == Arrival::ByMemory && done(&mut guard) {
+            let by_memory = arrival == Arrival::ByMemory || guard.memory_waits > 0;
+            if by_memory && done(&mut guard) {
                 idle.end(&mut guard);
                 return guard;
             }
@@ -345,7 +337,7 @@ fn sleep_on_thread(
     let wakeup = guard.worker.transports.wakeup();
     let mut ended = false;
     report.restart();
-    while !ended && !guard.must_make_progress() && guard.memory_waits == 0 {
+    while !ended && !guard.must_make_progress() {
         let seen = wakeup.epoch();
         report.begin_sleep(&mut guard, what);
         if lock::fall_asleep() == 1 {

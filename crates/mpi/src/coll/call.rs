@@ -146,7 +146,14 @@ impl<'a> Call<'a> {
     pub unsafe fn start(&self) -> Arc<Request> {
         let args = &self.args;
         if let CollectiveOperation::Collective(collective) = &self.operation {
-            let bind = || self.bound_schedule(Form::NonBlocking);
+            let bind = |needs_schedule| match needs_schedule {
+                true => self.bound_schedule(Form::NonBlocking),
+                false => BoundSchedule::new(
+                    select::no_schedule(),
+                    args,
+                    self.next_tag(Form::NonBlocking),
+                ),
+            };
             // SAFETY: the caller's promise.
             if let Some(request) = unsafe { node::start(collective, args, bind) } {
                 return request;

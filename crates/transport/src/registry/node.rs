@@ -64,6 +64,14 @@ impl Transports {
         }
     }
 
+    /// [`NodeCollectives::wake`] of shared memory.
+    #[inline]
+    pub fn wake(&self, peer: ProcId) {
+        if let Some(shm) = &self.shm {
+            NodeCollectives::wake(shm, peer);
+        }
+    }
+
     /// [`Shm::update_slot`](crate::shm::Shm::update_slot).
     pub fn update_slot(&self, peer: ProcId) -> Option<&'static UpdateSlot> {
         self.shm.as_ref()?.update_slot(peer)

@@ -118,4 +118,11 @@ impl NodeCollectives for Shm {
             self.controls[i].wake_program_if_asleep();
         }
     }
+
+    #[inline]
+    fn wake(&self, peer: ProcId) {
+        if let Some(i) = self.index(peer) {
+            self.controls[i].wake_if_asleep();
+        }
+    }
 }

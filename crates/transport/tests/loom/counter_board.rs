@@ -111,6 +111,76 @@ fn a_root_runs_ahead_by_no_more_than_the_board_has_room_for() {
     });
 }
 
+/// Two phases are under way at once, and end in another order than they began.
+#[test]
+fn phases_of_different_parts_end_in_any_order() {
+    both(3, |m| {
+        let (first, second) = (1, 2);
+        let slot = |phase: u64, i: usize| &m.slots[phase as usize % memory::PHASES][i];
+        // A phase in which both post, then one in which the first one alone does.
+        // SAFETY: loom checks.
+        slot(first, m.me).with_mut(|p| unsafe { *p = 10 + m.me as u64 });
+        if m.board.add(first, 1) == 2 {
+            m.board.open(first);
+        }
+        if m.me == 0 {
+            // SAFETY: loom checks.
+            slot(second, 0).with_mut(|p| unsafe { *p = 20 });
+            m.board.open(second);
+        }
+        for phase in [second, first] {
+            while !m.board.is_open(phase) {
+                thread::yield_now();
+            }
+        }
+        if m.me == 1 {
+            // SAFETY: loom checks.
+            assert_eq!(slot(second, 0).with(|p| unsafe { *p }), 20);
+        }
+        m.board.add(second, counter_board::COUNT_PER_MEMBER);
+        for i in 0..2 {
+            // SAFETY: loom checks.
+            let found = slot(first, i).with(|p| unsafe { *p });
+            assert_eq!(found, 10 + i as u64);
+        }
+        m.board.add(first, 1);
+    });
+}
+
+/// A member whose part of the board is in use waits for it asleep.
+#[test]
+fn a_member_that_waits_for_a_part_is_woken() {
+    check(3, || {
+        let [mut a, mut b] = members();
+        let asleep = Arc::new(AtomicU32::new(0));
+        let bell = Arc::new(Notify::new());
+        let (flag, ring) = (asleep.clone(), bell.clone());
+        let awaited = counter_board::Awaited::Part;
+        let later = 1 + memory::PHASES as u64;
+        // The other member is done with the part's first phase, and wants the next one.
+        b.begin();
+        b.board.add(1, counter_board::COUNT_PER_MEMBER);
+        let other = thread::spawn(move || {
+            b.board.begin_wait(awaited);
+            while b.board.progress(later) < 0 {
+                asleep.store(1, Ordering::SeqCst);
+                fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
+                if b.board.progress(later) < 0 {
+                    bell.wait();
+                }
+            }
+            b.board.end_wait(awaited);
+        });
+        a.begin();
+        let all = 2 * counter_board::COUNT_PER_MEMBER as i64;
+        let last = a.board.add(1, counter_board::COUNT_PER_MEMBER) == all;
+        if last && a.board.has_waiting(awaited) && flag.swap(0, Ordering::SeqCst) != 0 {
+            ring.notify();
+        }
+        other.join().unwrap();
+    });
+}
+
 #[test]
 fn a_member_that_sleeps_is_woken() {
     check(3, || {

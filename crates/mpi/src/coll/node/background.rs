@@ -6,7 +6,7 @@
 //! order. Several can be under way. One that finds its part of the board in use posts later.
 //!
 //! Persistent operations may be started in another order on each member (MPI 5.0 §6.13). So each
-//! has a part of the board for itself, in the order in which they were made.
+//! has [`PARTS`] parts of the board for itself, in the order in which they were made.
 
 use super::background_set_up::SetUp;
 use super::board_call::{BoardCall, BoardOp, own_length_error, plan_call};
@@ -77,11 +77,11 @@ impl BackgroundBoard {
         self.is_unavailable.load(Ordering::Relaxed)
     }
 
-    /// Counts a call. Returns how many came before.
-    fn count(&self) -> u64 {
+    /// Counts a call. Returns how many came before, and whether the board is set up.
+    fn count(&self) -> (u64, bool) {
         let mut state = self.state();
         state.calls += 1;
-        state.calls - 1
+        (state.calls - 1, matches!(state.board, Board::Ready(_)))
     }
 
     /// Begins to set up the board, unless that has begun.
@@ -103,6 +103,11 @@ impl BackgroundBoard {
     }
 }
 
+/// Broadcasts in the background among this many ranks go by messages: a root need not wait until a
+/// part of the board is free. With changing roots that is faster on 4 and 8 ranks of 2 cores, and
+/// slower on 16 (docs/measured/collectives.md).
+const BCAST_BY_MESSAGES_MAX_RANKS: u32 = 8;
+
 /// The board call of a collective that can go through a board in the background. All members
 /// decide alike.
 fn plan(collective: &Collective<'_>, b: &CollArgs<'_>, form: BoardForm) -> Option<BoardCall> {
@@ -120,23 +125,37 @@ fn plan(collective: &Collective<'_>, b: &CollArgs<'_>, form: BoardForm) -> Optio
         let mut d = device::device();
         !d.is_virtual() && (0..comm.size()).all(|r| d.capabilities(comm.peer(r)).same_node)
     };
-    (!call.op.flat_only() && *boards.possible.get_or_init(possible)).then_some(call)
+    let by_messages = match call.op {
+        BoardOp::Bcast { .. } => comm.size() <= BCAST_BY_MESSAGES_MAX_RANKS,
+        op => op.flat_only(),
+    };
+    (!by_messages && *boards.possible.get_or_init(possible)).then_some(call)
 }
+
+/// Parts of the board for each persistent operation. A choice: while others still read what it did
+/// in its last run, a member can post in the next one.
+const PARTS: u64 = 2;
+
+/// Whether a collective may yet go by messages, and so needs its schedule.
+pub(in crate::coll) type NeedsSchedule = bool;
 
 /// Starts a collective through the communicator's board (MPI_I…). `None`: it needs messages.
 ///
 /// # Safety
-/// As for [`BoundSchedule::start`], of the schedule that `bind` gives.
+/// As for [`BoundSchedule::start`], of what `bind` gives. It is asked for the schedule only if the
+/// board may turn out not to be there.
 pub(in crate::coll) unsafe fn start(
     collective: &Collective<'_>,
     b: &CollArgs<'_>,
-    bind: impl FnOnce() -> BoundSchedule,
+    bind: impl FnOnce(NeedsSchedule) -> BoundSchedule,
 ) -> Option<Arc<Request>> {
     let call = plan(collective, b, BoardForm::NonBlocking)?;
     let board = b.comm.coll.background_boards.of(BoardForm::NonBlocking);
     let before = u64::from(SETUP_AFTER_CALLS - 1);
-    let phase = 1 + board.count().checked_sub(before)?;
-    let run = BoardRun::new(Arc::new(bind()), BoardForm::NonBlocking, call, phase);
+    let (calls, is_ready) = board.count();
+    let phase = 1 + calls.checked_sub(before)?;
+    let bound = Arc::new(bind(!is_ready));
+    let run = BoardRun::new(bound, BoardForm::NonBlocking, call, phase);
     let mut d = device::device();
     board.begin_set_up(b.comm, BoardForm::NonBlocking, &mut d);
     d.add_background(run.clone());
@@ -158,13 +177,14 @@ pub(in crate::coll) unsafe fn init(
     let Some(call) = plan(collective, b, FORM) else {
         return Err(bound);
     };
-    let number = b.comm.coll.background_boards.of(FORM).count();
-    if number >= PHASES as u64 {
+    let (number, _) = b.comm.coll.background_boards.of(FORM).count();
+    if number >= PHASES as u64 / PARTS {
         return Err(bound);
     }
-    let mut phase = 1 + number;
+    let mut runs = 0;
     let bound = Arc::new(bound);
     let mut by_messages = BoundSchedule::starter(bound.clone());
+    let mut last: Option<Arc<BoardRun>> = None;
     // The caller's promise holds for each start.
     let starter = move |d: &mut Device| {
         let board = bound.comm().coll.background_boards.of(FORM);
@@ -172,9 +192,12 @@ pub(in crate::coll) unsafe fn init(
             return by_messages(d);
         }
         board.begin_set_up(bound.comm(), FORM, d);
-        let run = BoardRun::new(bound.clone(), FORM, call, phase);
-        // The next phase of the same part.
-        phase += PHASES as u64;
+        // Its parts in turn, each in the board's next round.
+        let phase = 1 + runs / PARTS * PHASES as u64 + number * PARTS + runs % PARTS;
+        runs += 1;
+        let again = last.take().and_then(|run| run.again(phase));
+        let run = again.unwrap_or_else(|| BoardRun::new(bound.clone(), FORM, call, phase));
+        last = Some(run.clone());
         d.add_background(run.clone());
         Active::Work(run)
     };
@@ -232,6 +255,23 @@ impl BoardRun {
             flag: Flag::default(),
             inner: Mutex::new(Some(inner)),
         })
+    }
+
+    /// Prepares another run, in this phase. `None`: this one did not end well, or somebody else
+    /// still knows it.
+    fn again(mut self: Arc<BoardRun>, phase: u64) -> Option<Arc<BoardRun>> {
+        let alone = Arc::get_mut(&mut self)?;
+        let inner = alone
+            .inner
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        let inner = inner.as_mut()?;
+        if !alone.flag.has_ended_well() {
+            return None;
+        }
+        (inner.stage, inner.phase, inner.fits) = (Stage::Begun, phase, true);
+        alone.flag.clear();
+        Some(self)
     }
 
     fn inner(&self) -> MutexGuard<'_, Option<Inner>> {

@@ -82,7 +82,8 @@ impl SetUp {
             return false;
         };
         let members: Vec<_> = (0..self.comm.size()).map(|r| self.comm.peer(r)).collect();
-        self.group = d.counter_board(members[0], number, members, self.comm.rank());
+        let group = d.counter_board(members[0], number, members, self.comm.rank());
+        self.group = group.map(CounterBoardGroup::in_background);
         let there = i32::from(self.group.is_some());
         self.value.store(there, Ordering::Relaxed);
         let of = Reduction {

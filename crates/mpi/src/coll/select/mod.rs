@@ -73,6 +73,12 @@ pub(super) fn board_allowed(comm: &Comm, kind: Kind) -> bool {
     setting_for(comm, kind) == AlgorithmSetting::Automatic
 }
 
+/// A schedule without steps, for what uses none.
+pub(super) fn no_schedule() -> Arc<Schedule> {
+    static NONE: OnceLock<Arc<Schedule>> = OnceLock::new();
+    NONE.get_or_init(Arc::default).clone()
+}
+
 /// This rank's schedule for a call on `comm`.
 pub(super) fn schedule(comm: &Comm, collective: &Collective<'_>) -> Arc<Schedule> {
     let forced = setting_for(comm, collective.kind()).algorithm();

@@ -141,7 +141,7 @@ impl CounterBoard {
     pub fn end_wait(&self, what: Awaited) {
         self.memory
             .waiting()
-            .fetch_sub(what as u64, Ordering::SeqCst);
+            .fetch_add((what as u64).wrapping_neg(), Ordering::SeqCst);
     }
 
     /// Returns whether any member waits for that.
