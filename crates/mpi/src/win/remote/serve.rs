@@ -33,8 +33,10 @@ pub(super) enum Which {
 pub(super) struct Origin {
     /// Packets that are not done, and where the next record of the first begins.
     pub packets: VecDeque<(Box<[u8]>, usize)>,
-    /// Receives of data into the window, and sends of data out of it.
-    pub transfers: Vec<ReqId>,
+    /// Receives of data into the window.
+    pub receives: Vec<ReqId>,
+    /// Sends of data out of the window.
+    pub sends: Vec<ReqId>,
     /// The types that it has sent.
     pub types: Vec<Arc<Datatype>>,
     /// The parts so far of a type.
@@ -46,6 +48,15 @@ pub(super) struct Origin {
     /// How often it has locked the window otherwise: more than once if several of its threads have
     /// asked for the lock of MPI_Win_lock_all. All but one of them release it.
     pub shared: u32,
+}
+
+impl Origin {
+    /// Have all data of its large puts come, and those of its large gets gone? This process and the
+    /// next origin may then read and store what they want.
+    fn has_transferred(&mut self, d: &mut Device) -> bool {
+        let received = all_done(d, &mut self.receives);
+        all_done(d, &mut self.sends) && received
+    }
 }
 
 /// Answers to one origin.
@@ -177,7 +188,7 @@ impl Server<'_> {
                 (Refused::Silent, Ok(()))
             }
             Record::Unlock(number) => {
-                if !transferred(d, origin) {
+                if !origin.has_transferred(d) {
                     return false;
                 }
                 if std::mem::take(&mut origin.exclusive) {
@@ -190,14 +201,15 @@ impl Server<'_> {
                 (Refused::Silent, Ok(()))
             }
             Record::Flush(number) => {
-                if !transferred(d, origin) {
+                // The origin itself waits for the data of its gets.
+                if !all_done(d, &mut origin.receives) {
                     return false;
                 }
                 self.answers.push(d, Answer::Acknowledged(number));
                 (Refused::Silent, Ok(()))
             }
             Record::Complete => {
-                if !transferred(d, origin) {
+                if !origin.has_transferred(d) {
                     return false;
                 }
                 on_complete(self.win, d);
@@ -440,7 +452,7 @@ impl Server<'_> {
         let req = unsafe { d.receive_from(self.answers.process, pattern, room) };
         match found {
             Ok(_) => {
-                origin.transfers.push(req);
+                origin.receives.push(req);
                 Ok(())
             }
             Err(error) => {
@@ -471,10 +483,10 @@ impl Server<'_> {
         // SAFETY: the elements are in the window, which stays until the origin has the data.
         if let Some(req) = unsafe { d.send(self.answers.process, key, data, SendMode::Standard) } {
             // An origin that only gets waits for none of them: they go when the list is full.
-            if origin.transfers.len() == origin.transfers.capacity() {
-                transferred(d, origin);
+            if origin.sends.len() == origin.sends.capacity() {
+                all_done(d, &mut origin.sends);
             }
-            origin.transfers.push(req);
+            origin.sends.push(req);
         }
         Ok(())
     }
@@ -565,16 +577,16 @@ impl Server<'_> {
     }
 }
 
-/// Have all data of an origin's large puts so far come, and those of its large gets gone?
-fn transferred(d: &mut Device, origin: &mut Origin) -> bool {
-    origin.transfers.retain(|&req| {
+/// Are all these requests complete? Those that are leave the list.
+fn all_done(d: &mut Device, requests: &mut Vec<ReqId>) -> bool {
+    requests.retain(|&req| {
         let done = d.is_complete(req);
         if done {
             d.take(req);
         }
         !done
     });
-    origin.transfers.is_empty()
+    requests.is_empty()
 }
 
 #[cold]

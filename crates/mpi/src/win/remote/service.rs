@@ -118,7 +118,8 @@ pub(in crate::win) fn unregister(win: &Arc<Win>) {
         if !origin.packets.is_empty() {
             WAITING.fetch_sub(1, Ordering::Relaxed);
         }
-        origin.transfers.drain(..).for_each(|req| d.detach(req));
+        let transfers = origin.receives.drain(..).chain(origin.sends.drain(..));
+        transfers.for_each(|req| d.detach(req));
     }
     inner.origins.clear();
 }
