@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The steps of `make test`.
 
-Runs each step, keeps its output under target/test-logs, prints one line for it and the end of
-what failed. The last line is `N passed, N failed` over all steps.
+Runs each step, keeps its output under target/test-logs, prints one line for it with its time and
+that of its processes, and the end of what failed. The last line is `N passed, N failed` over all
+steps.
 
     scripts/test                     all steps
     scripts/test STEP...             the steps with these names, as printed
@@ -206,8 +207,9 @@ def end(pid):
 
 
 def run(number, command, environment, limit, out):
-    """Exit status of a step, or the reason that it has none. After `limit` seconds the step ends
-    with all that it has started. `number` tells it from steps that run at the same time."""
+    """(exit status of a step, or the reason that it has none, seconds of processor time). After
+    `limit` seconds the step ends with all that it has started. `number` tells it from steps that
+    run at the same time."""
     variable, value = "TEST_STEP_OF", f"{os.getpid()}-{number}"
     try:
         step = subprocess.Popen(
@@ -219,16 +221,21 @@ def run(number, command, environment, limit, out):
             stderr=subprocess.STDOUT,
         )
     except OSError as error:
-        return str(error)
-    try:
-        return step.wait(limit)
-    except subprocess.TimeoutExpired:
+        return str(error), 0
+    ended = os.pidfd_open(step.pid)
+    in_time = bool(select.select([ended], [], [], limit)[0])
+    os.close(ended)
+    if not in_time:
         step.kill()
-        step.wait()
+    # With what its own children used.
+    _, status, usage = os.wait4(step.pid, 0)
+    step.returncode = os.waitstatus_to_exitcode(status)
+    if not in_time:
         while left := started(f"{variable}={value}"):
             for pid in left:
                 end(pid)
-        return f"not done after {limit} s"
+    verdict = step.returncode if in_time else f"not done after {limit} s"
+    return verdict, usage.ru_utime + usage.ru_stime
 
 
 def show_failure(command, status, log, text):
@@ -247,7 +254,7 @@ def do(number, step):
     begin = time.monotonic()
     log = LOGS / (re.sub(r"\W+", "-", name) + ".log")
     with log.open("wb") as out:
-        status = run(number, command, extra, limit, out)
+        status, processor = run(number, command, extra, limit, out)
     text = log.read_text(errors="replace")
     good, bad = counts(text) or (0, 0)
     if status != 0 and bad == 0:
@@ -257,7 +264,9 @@ def do(number, step):
     seconds = time.monotonic() - begin
     verdict = "ok" if bad == 0 else "FAILED"
     with PRINTING:
-        print(f"{verdict:6} {name:28} {good:5} passed {bad:4} failed {seconds:6.0f} s", flush=True)
+        counted = f"{good:5} passed {bad:4} failed"
+        time_taken = f"{seconds:6.0f} s {processor:6.0f} s of a core"
+        print(f"{verdict:6} {name:34} {counted} {time_taken}", flush=True)
         if bad:
             show_failure(command, status, log, text)
     return good, bad
