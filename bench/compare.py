@@ -3,8 +3,6 @@ turns, and print a table of ratios with aims."""
 
 import argparse
 import csv
-import importlib.machinery
-import importlib.util
 import os
 import pathlib
 import statistics
@@ -12,17 +10,10 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-
-
-def load_run():
-    """bench/run as a module: it has no .py in its name."""
-    loader = importlib.machinery.SourceFileLoader("bench_run", str(HERE / "run"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_run", loader))
-    loader.exec_module(module)
-    return module
-
-
-run = load_run()
+sys.path.insert(0, str(HERE))
+import turns
+from figures import FIGURES, rounded, size_name, values_in
+from peers import NAMES, ROOT, implementations
 
 # For ranks that share cores: each gives its core away while it waits.
 CROWDED = {
@@ -66,7 +57,7 @@ class Benchmark:
 
     def columns(self, impls, place):
         """The MPIs with a column in the tables of a place, with their names."""
-        return [(impl, run.NAMES[impl]) for impl in impls]
+        return [(impl, NAMES[impl]) for impl in impls]
 
     def jobs(self, order, place, parts, ranks, cores, budget):
         """The jobs that take turns."""
@@ -93,7 +84,7 @@ class Benchmark:
         _, figure, _, size = key
         title, unit, _ = self.figures[figure]
         if size and self.size_counts(figure):
-            title += f", {run.size_name(size)}"
+            title += f", {size_name(size)}"
         return f"{title}, {unit}" if unit else title
 
     def ratios(self, results, key, peers):
@@ -157,7 +148,7 @@ class Benchmark:
             for impl, _ in columns:
                 values = list(results[impl].get(key, {}).values())
                 cells.append(
-                    run.rounded(statistics.median(values))
+                    rounded(statistics.median(values))
                     if values
                     else failures.get((impl, key[0], key[2]), "–")
                 )
@@ -186,15 +177,15 @@ class Benchmark:
                 for place in [own] if own else [p for p in self.places if not self.only_own(p)]:
                     begun = time.monotonic()
                     jobs = self.jobs(order, place, parts, ranks, cores, budget)
-                    for job in run.turns.take(jobs, limit):
+                    for job in turns.take(jobs, limit):
                         if job.error:
                             failures[job.name, place, ranks] = job.error
                             print(
-                                f"{run.NAMES[job.name]}: {' '.join(parts)} on {ranks} ranks"
+                                f"{NAMES[job.name]}: {' '.join(parts)} on {ranks} ranks"
                                 f" {job.error}: {job.output.strip()[-300:]}",
                                 file=sys.stderr,
                             )
-                        for key, value in run.values_in(job.output).items():
+                        for key, value in values_in(job.output).items():
                             of = results.setdefault(job.name, {})
                             of.setdefault((place, *key), {})[number] = value
                     print(
@@ -243,7 +234,7 @@ class Benchmark:
         parser.add_argument("--csv", type=pathlib.Path)
         parser.add_argument("--from", type=pathlib.Path, dest="source")
         options = parser.parse_args()
-        run.FIGURES.update(self.figures)
+        FIGURES.update(self.figures)
         if options.source:
             results, failures = kept(options.source), {}
         else:
@@ -253,8 +244,8 @@ class Benchmark:
                 set(filter(None, options.only.split(","))),
                 {int(n) for n in filter(None, options.ranks.split(","))},
             )
-            impls = run.implementations(options.impl.split(","))
-            target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", run.ROOT / "target"))
+            impls = implementations(options.impl.split(","))
+            target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
             for impl in impls:
                 impl.build(target / f"bench-{self.name}", f"{self.name}.c")
             cores = len(os.sched_getaffinity(0))

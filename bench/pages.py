@@ -1,0 +1,328 @@
+"""The pages of bench/run, docs/performance.md and docs/performance-net.md, and the values behind
+them."""
+
+import csv
+import json
+import pathlib
+import statistics
+
+import aims
+import plots
+import prose
+from figures import FIGURES, label, program_of, rounded
+from peers import BARE, NAMES, peer_packages
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "performance"
+
+# What the tables' last columns say.
+HOW_COMPARED = """
+Cells are medians, with the least and the greatest of the rounds. Above 1 Ferry is ahead. What a run
+takes is from when its first rank begins until its last has ended.
+
+*Ahead by* compares round by round: for each peer the median of the ratios between its value and
+Ferry's in the same round, and of the peers the one that Ferry is least ahead of; in bold where it
+misses the project's aim ([aims](../bench/aims.py)). *Medians* compares Ferry's median with the best
+peer's, *best rounds* the best round of each. On a machine that others
+use as well, whose speed changes from one minute to the next, the first says most about the
+programs.
+"""
+
+
+def marked(key, ratio):
+    """A ratio, and the aim if it is missed."""
+    aim = aims.of(*key)
+    return f"{ratio:.2f} ×" if ratio >= aim else f"**{ratio:.2f} ×**, aim {aim}"
+
+
+def compared(key, mine, theirs):
+    """Ferry's lead over somebody in each round that both have: {round: ratio}."""
+    larger = FIGURES[key[0]][2]
+    return {
+        number: value / theirs[number] if larger else theirs[number] / value
+        for number, value in mine.items()
+        if value > 0 and theirs.get(number, 0) > 0
+    }
+
+
+def table(results, keys, impls, failures):
+    """Markdown: medians, and Ferry's ratio to the best peer, round by round, of medians and of each
+    one's best round; above 1 Ferry is ahead, whatever the figure. `failures`: why an MPI's
+    program failed, by MPI, program and ranks.
+    """
+    impls = [key for key in impls if key not in BARE]
+    peers = [key for key in impls if key != "ferry"]
+    lines = [
+        "| figure | "
+        + " | ".join(NAMES[key] for key in impls)
+        + " | ahead by | medians | best rounds |",
+        "|---|" + "---|" * (len(impls) + 3),
+    ]
+    for key in keys:
+        rounds = {impl: results[impl].get(key, {}) for impl in impls}
+        values = {impl: list(of.values()) for impl, of in rounds.items()}
+        cells = []
+        for impl in impls:
+            got = values[impl]
+            if not got:
+                cells.append(failures.get(f"{impl} {program_of(key[0])} {key[1]}", "failed"))
+                continue
+            spread = f" ({rounded(min(got))}–{rounded(max(got))})" if len(got) > 1 else ""
+            cells.append(rounded(statistics.median(got)) + spread)
+        better = max if FIGURES[key[0]][2] else min
+        mine = rounds.get("ferry", {})
+        by_peer = [compared(key, mine, rounds[peer]).values() for peer in peers]
+        medians = [statistics.median(of) for of in by_peer if of]
+        ratios = [marked(key, min(medians)) if medians else "–"]
+        for of in (statistics.median, better):
+            theirs = [of(values[peer]) for peer in peers if values[peer]]
+            if theirs and values.get("ferry"):
+                mine, best = of(values["ferry"]), better(theirs)
+                ahead, behind = (mine, best) if FIGURES[key[0]][2] else (best, mine)
+                ratios.append(f"{ahead / behind:.2f} ×" if behind > 0 else "–")
+            else:
+                ratios.append("–")
+        lines.append(f"| {label(key)} | " + " | ".join(cells + ratios) + " |")
+    return lines
+
+
+def lead(results, key):
+    """How far Ferry is ahead of the nearest peer, by the medians of the rounds, or None."""
+    mine = results.get("ferry", {}).get(key, {})
+    peers = [of for impl, of in results.items() if impl != "ferry" and impl not in BARE]
+    ratios = [compared(key, mine, of.get(key, {})).values() for of in peers]
+    return min((statistics.median(of) for of in ratios if of), default=None)
+
+
+def beside_bare(results, keys):
+    """Markdown: the rows that miss their aim beside the same work without MPI, or nothing. *Ferry
+    beside it* compares, round by round, with the better way."""
+    rows = []
+    for key in keys:
+        ahead = lead(results, key)
+        ways = [results.get(way, {}).get(key, {}) for way in BARE]
+        mine = results.get("ferry", {}).get(key, {})
+        if ahead is None or ahead >= aims.of(*key) or not mine or not all(ways):
+            continue
+        better = max if FIGURES[key[0]][2] else min
+        best = {n: better(of[n] for of in ways) for n in mine if all(n in of for of in ways)}
+        ratios = compared(key, mine, best).values()
+        if not ratios:
+            continue
+        cells = [rounded(statistics.median(of.values())) for of in (mine, *ways)]
+        rows.append(f"| {label(key)} | {' | '.join(cells)} | {statistics.median(ratios):.2f} × |")
+    if not rows:
+        return []
+    head = f"| figure | Ferry | {' | '.join(BARE.values())} | Ferry beside the better |"
+    return [head, "|---|---|" + "---|" * (len(BARE) + 1), *rows]
+
+
+BESIDE_BARE = """
+Of these, those that miss their aim, beside the same program on bare shared memory, without MPI, in
+its two ways ([bare.c](../bench/bare/bare.c)). Above 1 Ferry is faster than the better of both.
+"""
+
+
+def net_report(results, about):
+    """docs/performance-net.md."""
+    keys, order = ordered(results), list(results)
+    cores = about["cores"]
+    about_it = f"""
+Measured on {about["date"]} at commit {about["commit"]} by `bench/run --net`, in interleaved rounds,
+between two hosts that are namespaces of one machine joined by a veth pair, with half of its {cores}
+cores each ({about["processor"]}, {about["system"]}).
+
+MPICH by UCX and by libfabric's tcp provider, Open MPI by its tcp BTL, Intel MPI by libfabric's tcp
+provider. All are told the interface, none binds its ranks, the congestion control is Reno for all,
+and every mpiexec runs on a third host, so that each starts its ranks in the same way. With more
+ranks than cores each MPI is told to give its core away while it waits, in its own way (Ferry does
+so by itself).
+
+In each round all are started, and then take turns figure by figure while the ranks of the others
+wait in read(2): what is compared was measured within seconds. Every round has new jobs. All repeat
+as often as fits the same time. A run that fails or takes too long leaves out what it had not said
+by then.
+
+{HOW_COMPARED}
+
+Every value: [net.csv](performance/net.csv). How these figures came about:
+[measured](measured/tcp.md).
+"""
+    text = ["# Performance between hosts, over TCP", "", prose.filled(about_it), ""]
+    for ranks in sorted({k[1] for k in keys}):
+        title = (
+            "One rank on each host" if ranks == 2 else f"{ranks // 2} ranks on each host, in pairs"
+        )
+        rounds = max(len(of.get(k, {})) for of in results.values() for k in keys if k[1] == ranks)
+        text += [
+            f"## {title}",
+            "",
+            f"{rounds} rounds.",
+            "",
+            *table(results, [k for k in keys if k[1] == ranks], order, about.get("wrong", {})),
+            "",
+        ]
+    (ROOT / "docs" / "performance-net.md").write_text("\n".join(text))
+
+
+def ordered(results):
+    return sorted(
+        {key for of in results.values() for key in of},
+        key=lambda k: (list(FIGURES).index(k[0]), k[1], k[2]),
+    )
+
+
+def keep(results, about, name="results.csv", run="run.json"):
+    """Writes every value, and what was measured when and where."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / name).open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["figure", "unit", "ranks", "bytes", "implementation", "round", "value"])
+        for key in ordered(results):
+            for impl, of in results.items():
+                for number, value in of.get(key, {}).items():
+                    writer.writerow(
+                        [key[0], FIGURES[key[0]][1], key[1], key[2], impl, number, value]
+                    )
+    (FOLDER / run).write_text(json.dumps(about, indent=1) + "\n")
+
+
+def kept(name="results.csv", run="run.json"):
+    """What `keep` wrote."""
+    results = {}
+    with (FOLDER / name).open(newline="") as file:
+        for row in csv.DictReader(file):
+            key = row["figure"], int(row["ranks"]), int(row["bytes"])
+            results.setdefault(row["implementation"], {}).setdefault(key, {})[int(row["round"])] = (
+                float(row["value"])
+            )
+    return results, json.loads((FOLDER / run).read_text())
+
+
+def report(results, about):
+    """docs/performance.md and its plots."""
+    keys, folder, cores, failures = ordered(results), FOLDER, about["cores"], about.get("wrong", {})
+    order = list(results)
+    median = {
+        impl: {key: statistics.median(values.values()) for key, values in of.items()}
+        for impl, of in results.items()
+    }
+
+    def curve(figure, name, title, note):
+        series = {
+            NAMES[impl]: sorted(
+                (key[2], value)
+                for key, value in median[impl].items()
+                if key[0] == figure and key[1] == 2
+            )
+            for impl in order
+            if impl not in BARE
+        }
+        if any(series.values()):
+            (folder / name).write_text(
+                plots.curves(title, "message size, bytes", FIGURES[figure][1], series, note)
+            )
+
+    def crowd(figure, name, title, size):
+        series = {
+            NAMES[impl]: sorted(
+                (key[1], value)
+                for key, value in median[impl].items()
+                if key[0] == figure and key[1] > 2 and key[2] == size
+            )
+            for impl in order
+            if impl not in BARE
+        }
+        if any(series.values()):
+            (folder / name).write_text(
+                plots.curves(title, "ranks", FIGURES[figure][1], series, f"on {cores} cores")
+            )
+
+    def without_mpi(ranks):
+        lines = beside_bare(results, [k for k in keys if k[1] == ranks])
+        return [prose.filled(BESIDE_BARE), "", *lines, ""] if lines else []
+
+    curve(
+        "latency", "latency.svg", "Latency between two ranks", "half a round trip; lower is better"
+    )
+    curve(
+        "bandwidth",
+        "bandwidth.svg",
+        "Bandwidth between two ranks",
+        "64 messages in flight; higher is better",
+    )
+    crowd("barrier", "barrier.svg", "Barrier where ranks outnumber cores", 0)
+    crowd("allreduce", "allreduce.svg", "Allreduce of 8 bytes where ranks outnumber cores", 8)
+    peers = ", ".join(peer_packages())
+    about_it = f"""
+Measured on {about["date"]} at commit {about["commit"]} by `make bench`: {about["rounds"]} rounds,
+interleaved, on {cores} cores of {about["processor"]}, {about["system"]}. Peers: {peers}, from PyPI,
+with their own settings.
+
+In each round all MPIs' programs are started, and then take turns figure by figure while the ranks
+of the others wait in read(2): what is compared was measured within seconds. Start-up and memory are
+measured one MPI after the other. Every round has new jobs.
+
+{HOW_COMPARED}
+
+Every value: [results.csv](performance/results.csv). How it is measured: the sources in `bench/`;
+{about["budget"]} s a figure.
+"""
+    text = [
+        "# Performance",
+        "",
+        prose.filled(about_it),
+        "",
+        "## Two ranks, pinned",
+        "",
+        *table(
+            results,
+            [k for k in keys if k[1] == 2 and k[0] not in ("start", "memory")],
+            order,
+            failures,
+        ),
+        "",
+        *without_mpi(2),
+        "![Latency](performance/latency.svg)",
+        "",
+        "![Bandwidth](performance/bandwidth.svg)",
+        "",
+        f"## More ranks than the {cores} cores",
+        "",
+        "Latency is that of all pairs at once, the slowest pair counted.",
+        "",
+    ]
+    for ranks in sorted({k[1] for k in keys if k[1] > 2 and k[0] not in ("start", "memory")}):
+        text += [
+            f"### {ranks} ranks",
+            "",
+            *table(
+                results,
+                [k for k in keys if k[1] == ranks and k[0] not in ("start", "memory")],
+                order,
+                failures,
+            ),
+            "",
+            *without_mpi(ranks),
+        ]
+    text += [
+        "![Barrier](performance/barrier.svg)",
+        "",
+        "![Allreduce](performance/allreduce.svg)",
+        "",
+        "## Start-up and memory",
+        "",
+    ]
+    for ranks in sorted({k[1] for k in keys if k[0] in ("start", "memory")}):
+        text += [
+            f"### {ranks} ranks",
+            "",
+            *table(
+                results,
+                [k for k in keys if k[1] == ranks and k[0] in ("start", "memory")],
+                order,
+                failures,
+            ),
+            "",
+        ]
+    (ROOT / "docs" / "performance.md").write_text("\n".join(text))
