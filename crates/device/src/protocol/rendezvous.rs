@@ -237,7 +237,7 @@ impl Engine {
         let (received, sample) = (stream.received, stream.sample);
         if received >= total {
             if let Some(sample) = sample {
-                self.path_selector.record(received, sample);
+                self.path_selector.record(received, sample, false);
             }
             self.complete_stream(req, received);
         }
@@ -267,7 +267,8 @@ impl Engine {
     /// messages the one with the lower number chooses the path for both.
     pub fn record_own_path(&mut self, peer: ProcId, len: u64, path: Path) {
         if peer > self.me {
-            self.path_selector.record_own(len, path);
+            let writes = !self.outbox.is_empty_for(peer);
+            self.path_selector.record_own(len, path, writes);
         }
     }
 

@@ -32,6 +32,10 @@ pub(crate) struct PendingRead {
     pub sample: Option<Sample>,
 }
 
+/// Longest message that a process reads without the sender's help while both send, bytes. Measured
+/// (docs/measured/shm.md): longer ones do not stay in the caches in any case.
+const EXCHANGE_ALONE_MAX_BYTES: u64 = 1024 * 1024;
+
 /// Messages to be read, and messages that are being read.
 #[derive(Default)]
 pub(crate) struct SingleCopies {
@@ -157,10 +161,14 @@ impl Worker {
         let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else {
             return false;
         };
+        // Where both processes read, each would also write parts into the other's buffer, and take
+        // these lines from the other core.
+        let reads_alone =
+            receiver_state == ReceiverState::AlsoSending && len <= EXCHANGE_ALONE_MAX_BYTES;
         let begun = match sink {
             // SAFETY: the receive's buffer is valid until its completion; `len` is at most its
             // capacity.
-            Sink::Bytes { ptr, .. } => unsafe {
+            Sink::Bytes { ptr, .. } if !reads_alone => unsafe {
                 self.transports
                     .start_read(from, rts.address, *ptr, len as usize)
             },
@@ -241,7 +249,8 @@ impl Engine {
             Ok(()) => {
                 COUNTERS.single_copy.add(read.len);
                 if let Some(sample) = read.sample {
-                    self.path_selector.record(read.len, sample);
+                    let writes = !self.outbox.is_empty_for(read.from);
+                    self.path_selector.record(read.len, sample, writes);
                 }
                 let envelope = self.requests.envelope(read.req);
                 self.complete_receive(read.req, envelope, read.len);

@@ -135,11 +135,13 @@ impl PathSelector {
         (now.saturating_duration_since(since), apart)
     }
 
-    /// A message of `len` bytes has ended now.
-    pub fn record(&mut self, len: u64, sample: Sample) {
+    /// A message of `len` bytes has ended now. `writes`: parts of this process's messages to the
+    /// same peer wait to be written.
+    pub fn record(&mut self, len: u64, sample: Sample, writes: bool) {
         let path = sample.path;
         self.abandon(sample);
         let (took, apart) = self.end(path, sample.matched_at);
+        let apart = apart && !(writes && path == Path::SingleCopy);
         let first_touches = self.first_touches;
         let trials = &mut self.trials[sample.receiver_state as usize][sample.size_class];
         if sample.trial != Some(trials.trials) {
@@ -156,8 +158,8 @@ impl PathSelector {
     }
 
     /// A message of this process of `len` bytes has ended now. Its receiver follows this process's
-    /// choice.
-    pub fn record_own(&mut self, len: u64, path: Path) {
+    /// choice. `writes`: as for [`PathSelector::record`].
+    pub fn record_own(&mut self, len: u64, path: Path, writes: bool) {
         let size_class = size_class(len);
         if !self.trials[ReceiverState::AlsoSending as usize][size_class].take_own(path) {
             return;
@@ -166,6 +168,7 @@ impl PathSelector {
             return;
         };
         let (took, apart) = self.end(path, busy_since);
+        let apart = apart && !(writes && path == Path::SingleCopy);
         let warm = first_touches == self.first_touches || path == Path::SingleCopy;
         let trials = &mut self.trials[ReceiverState::AlsoSending as usize][size_class];
         trials.record(path, len, took.as_secs_f64(), apart && warm);

@@ -27,6 +27,9 @@ const TRIAL_COST_MAX_FRACTION: f64 = 0.01;
 /// its core meanwhile. A trial that is faster by this factor replaces the earlier ones: nothing
 /// makes a copy look faster than it is.
 const SLOWDOWN_MAX_FACTOR: f64 = 2.0;
+/// How much a slower trial counts beside the earlier ones: two of them in a row may have been
+/// disturbed. A choice.
+const SLOWDOWN_WEIGHT: f64 = 0.25;
 
 /// What has been measured of one path in one size class.
 #[derive(Clone, Copy, Default)]
@@ -64,7 +67,8 @@ impl Measurement {
             let new = self.latest();
             self.known = Some(match self.known {
                 Some(old) if new * SLOWDOWN_MAX_FACTOR < old => new,
-                Some(old) => (old + new.min(SLOWDOWN_MAX_FACTOR * old)) / 2.0,
+                Some(old) if new < old => (old + new) / 2.0,
+                Some(old) => old + (new.min(SLOWDOWN_MAX_FACTOR * old) - old) * SLOWDOWN_WEIGHT,
                 None => new,
             });
         }
