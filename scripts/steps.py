@@ -65,9 +65,14 @@ WHEEL_MODULES = "|".join(
     )
 )
 # Steps that run at once, each with a core or less: time on the clock does not decide what they say.
+# Linking the release keeps one core busy; those that mostly wait leave both to each other.
 TOGETHER = (
+    ("release build", "unit and property tests"),
     ("models of ferry-device", "models of ferry-transport"),
     ("C programs on machines", "tipc"),
+    ("faults", "launchers"),
+    ("dynamic", "net"),
+    ("ethernet", "mx"),
     ("overlap", "papers"),
 )
 # How many lines of a failed step's output are shown, and how many characters of each.
@@ -105,11 +110,11 @@ def steps():
     yield "format", ["cargo", "fmt", "--all", "--check"], {}, 60
     yield "lints", clippy, {}, 900
     yield "documentation of the code", docs, {"RUSTDOCFLAGS": "-D warnings"}, 900
-    yield "release build", release, {}, 1200
-    yield "install", install, {}, 60
     # Some tests look at the library, which `cargo test` does not make.
     yield "build", ["cargo", "build", "-q", "--workspace"], {}, 900
+    yield "release build", release, {}, 1200
     yield "unit and property tests", units, {}, 1500
+    yield "install", install, {}, 60
     for package in loom_packages():
         yield f"models of {package}", [*loom, package], LOOM, 900
     yield "races", ["scripts/races", str(PREFIX)], QUICK_BUILD, 1500
