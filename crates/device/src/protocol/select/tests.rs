@@ -217,7 +217,13 @@ fn a_much_faster_trial_replaces_earlier_ones() {
         }
         measurement.known.unwrap()
     };
-    for (took, known) in [(100.0, 10.0), (5.0, 0.5), (6.0, 0.525), (1000.0, 0.65625), (6.0, 0.628125)] {
+    for (took, known) in [
+        (100.0, 10.0),
+        (5.0, 0.5),
+        (6.0, 0.525),
+        (1000.0, 0.65625),
+        (6.0, 0.628125),
+    ] {
         let now = trial(took);
         assert!((now - known).abs() < 1e-9, "{took}: {now}, not {known}");
     }
