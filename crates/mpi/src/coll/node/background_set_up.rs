@@ -1,5 +1,5 @@
-//! Sets up a board of non-blocking or persistent collectives, in the background: the call that needs
-//! it returns at once, and the collectives begin when the members have agreed.
+//! Sets up a board of non-blocking or persistent collectives, in the background: the call that
+//! needs it returns at once, and the collectives begin when the members have agreed.
 
 use super::background::{Board, BoardForm};
 use crate::coll::executor::{
