@@ -5,10 +5,11 @@
 //! progress. Nothing here blocks. What a packet says is checked before memory is touched: its
 //! sender, types, operations, and that each access lies in the window.
 
+use super::answers::Answers;
 use super::notifications::{self, Notice};
 use super::packets::{Answer, HEADER_BYTES, Head, PacketKind, Records, Refused};
 use super::pending::lock;
-use super::serve::{Answers, Origin, Server};
+use super::serve::{Origin, Server};
 use crate::device::{self, Background, Device};
 use crate::win::Win;
 use crate::{Error, Result, err};
