@@ -55,9 +55,11 @@ pub(super) unsafe fn run(collective: &Collective<'_>, b: &CollArgs<'_>) -> Optio
     if comm.size() < 2 || comm.is_inter() || !select::board_allowed(comm, collective.kind()) {
         return None;
     }
-    let call = plan_call(collective, comm.rank(), comm.size(), b.reduction)?;
+    // Borrowed: a move of it would wait for the stores that have just made it.
+    let call = plan_call(collective, comm.rank(), comm.size(), b.reduction);
+    let call = call.as_ref()?;
     // SAFETY: the caller's promise.
-    unsafe { run_call(&call, Function::of(collective, Form::Blocking), b) }
+    unsafe { run_call(call, Function::of(collective, Form::Blocking), b) }
 }
 
 /// Runs a neighbourhood collective through the communicator's board. `None`: it needs messages. It
