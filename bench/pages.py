@@ -45,6 +45,14 @@ def compared(key, mine, theirs):
     }
 
 
+def lead(results, key):
+    """How far Ferry is ahead of the nearest peer, by the medians of the rounds, or None."""
+    mine = results.get("ferry", {}).get(key, {})
+    peers = [of for impl, of in results.items() if impl != "ferry" and impl not in BARE]
+    ratios = [compared(key, mine, of.get(key, {})).values() for of in peers]
+    return min((statistics.median(of) for of in ratios if of), default=None)
+
+
 def table(results, keys, impls, failures):
     """Markdown: medians, and Ferry's ratio to the best peer, round by round, of medians and of each
     one's best round; above 1 Ferry is ahead, whatever the figure. `failures`: why an MPI's
@@ -70,28 +78,18 @@ def table(results, keys, impls, failures):
             spread = f" ({rounded(min(got))}–{rounded(max(got))})" if len(got) > 1 else ""
             cells.append(rounded(statistics.median(got)) + spread)
         better = max if FIGURES[key[0]][2] else min
-        mine = rounds.get("ferry", {})
-        by_peer = [compared(key, mine, rounds[peer]).values() for peer in peers]
-        medians = [statistics.median(of) for of in by_peer if of]
-        ratios = [marked(key, min(medians)) if medians else "–"]
+        ahead = lead(results, key)
+        ratios = ["–" if ahead is None else marked(key, ahead)]
         for of in (statistics.median, better):
             theirs = [of(values[peer]) for peer in peers if values[peer]]
             if theirs and values.get("ferry"):
                 mine, best = of(values["ferry"]), better(theirs)
-                ahead, behind = (mine, best) if FIGURES[key[0]][2] else (best, mine)
-                ratios.append(f"{ahead / behind:.2f} ×" if behind > 0 else "–")
+                first, second = (mine, best) if FIGURES[key[0]][2] else (best, mine)
+                ratios.append(f"{first / second:.2f} ×" if second > 0 else "–")
             else:
                 ratios.append("–")
         lines.append(f"| {label(key)} | " + " | ".join(cells + ratios) + " |")
     return lines
-
-
-def lead(results, key):
-    """How far Ferry is ahead of the nearest peer, by the medians of the rounds, or None."""
-    mine = results.get("ferry", {}).get(key, {})
-    peers = [of for impl, of in results.items() if impl != "ferry" and impl not in BARE]
-    ratios = [compared(key, mine, of.get(key, {})).values() for of in peers]
-    return min((statistics.median(of) for of in ratios if of), default=None)
 
 
 def beside_bare(results, keys):
