@@ -76,6 +76,12 @@ pub fn enter(call: u32) -> Result<()> {
     }
 }
 
+/// Is MPI initialised, and does nothing else have to be done first? If not, [`enter`] does it.
+#[inline(always)]
+pub fn is_ordinary() -> bool {
+    MODELS.load(Ordering::Relaxed) != 0 && !overlap::is_pending()
+}
+
 /// Calls that neither block nor access a user buffer. Overlapped collectives may continue during
 /// them.
 const LOCAL_CALLS: [&str; 12] = [

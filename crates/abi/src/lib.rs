@@ -7,6 +7,7 @@
 //! program   MPI_Send(buf, 2, MPI_INT, 1, 7, comm)
 //!   │
 //! entry     the exported symbols, generated from crates/api/mpi.api
+//!   ├ fast_path one-sided operations on a few bytes, without all that follows
 //!   ├ args      checks arguments, turns them into Rust values
 //!   ├ handle    handles to objects, by tables with generations
 //!   │
@@ -34,6 +35,8 @@ mod calls;
 mod codes;
 mod constants;
 mod entry;
+#[allow(clippy::too_many_arguments)] // As above.
+mod fast_path;
 mod handle;
 mod prelude;
 mod raise;

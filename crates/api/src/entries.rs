@@ -73,23 +73,31 @@ fn body_name(name: &str) -> String {
     format!("body_{}", name.trim_start_matches("MPI_").to_lowercase())
 }
 
-/// The two symbols that jump to a body.
+/// The two symbols that jump to a body. Those of a function with a fast path try it first; its C
+/// types are those of the form with `int` counts.
 fn exported(out: &mut String, f: &Function, name: &str, large: bool) {
     let names: Vec<&str> = f
         .parameters_of(large)
         .filter(|p| p.kind != Kind::Variadic)
         .map(|p| p.name.as_str())
         .collect();
+    let names = names.join(", ");
+    let fast = if f.fast && !large {
+        let call = f.name.to_lowercase();
+        format!("if crate::fast_path::{call}({names}) {{ return 0; }} ")
+    } else {
+        String::new()
+    };
     for prefix in ["", "P"] {
         let _ = writeln!(
             out,
             "/// The symbol {prefix}{name}.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn \
              {prefix}{name}({}) -> {} {{\n    \
-             // SAFETY: the arguments are passed on as they are.\n    unsafe {{ {}({}) }}\n}}",
+             // SAFETY: the arguments are passed on as they are.\n    unsafe {{ {fast}{}({names}) \
+             }}\n}}",
             parameters(f, large),
             returns(f),
             body_name(name),
-            names.join(", ")
         );
     }
     out.push('\n');

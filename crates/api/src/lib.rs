@@ -51,6 +51,8 @@ pub struct Function {
     /// Does its glue get the arguments behind the first as one `Result`? It is collective, and a
     /// rank with bad arguments takes part.
     pub joint: bool,
+    /// Do its symbols try `fast_path::NAME` first? It does the call, or nothing at all.
+    pub fast: bool,
     /// The version of MPI that deprecated it.
     pub deprecated: Option<String>,
     /// It is not implemented.

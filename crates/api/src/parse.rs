@@ -87,6 +87,7 @@ fn read(line: &str, chapter: &str) -> Result<Function, Problem> {
         returns: Returns::Code,
         anytime: false,
         joint: false,
+        fast: false,
         deprecated: None,
         todo: false,
     };
@@ -139,6 +140,7 @@ fn flags(function: &mut Function, text: &str) -> Result<(), Problem> {
             }
             "anytime" => function.anytime = true,
             "joint" => function.joint = true,
+            "fast" => function.fast = true,
             "todo" => function.todo = true,
             _ => match word
                 .strip_prefix("deprecated(")

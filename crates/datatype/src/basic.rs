@@ -286,6 +286,32 @@ impl Basic {
     }
 }
 
+/// By the lowest eight bits of a type's handle value: its bytes if they are 1, 2, 4 or 8 in one run,
+/// otherwise 0.
+static SHORT_BYTES: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < Basic::ALL.len() {
+        let basic = Basic::ALL[i];
+        let size = basic.size();
+        if size == basic.extent() && matches!(size, 1 | 2 | 4 | 8) {
+            table[(basic.value() & 0xff) as usize] = size as u8;
+        }
+        i += 1;
+    }
+    table
+};
+
+/// Bytes of an element of the predefined type with this handle, if they are 1, 2, 4 or 8 in one
+/// run. 0 for all other types and handles. It reads a constant table.
+#[inline(always)]
+pub fn short_bytes(handle: u64) -> u64 {
+    if handle >> 8 != 2 {
+        return 0;
+    }
+    SHORT_BYTES[(handle & 0xff) as usize].into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,6 +330,18 @@ mod tests {
         for &b in Basic::ALL.iter().filter(|b| b.value() >= 0x240) {
             assert_eq!(b.form().size(), 1 << ((b.value() >> 3) & 7), "{}", b.name());
         }
+    }
+
+    #[test]
+    fn short_types_are_found_by_their_handles() {
+        for handle in 0..0x500 {
+            let bytes = match Basic::of_value(handle).map(|b| (b.size(), b.extent())) {
+                Some((size @ (1 | 2 | 4 | 8), extent)) if size == extent => size as u64,
+                _ => 0,
+            };
+            assert_eq!(short_bytes(handle.into()), bytes, "{handle:#x}");
+        }
+        assert_eq!(short_bytes(u64::from(Basic::Int.value()) | 1 << 32), 0);
     }
 
     #[test]

@@ -53,7 +53,7 @@ mod shape;
 mod signature;
 mod unnamed;
 
-pub use basic::{Basic, Class, Form, LONG_DOUBLE_BYTES};
+pub use basic::{Basic, Class, Form, LONG_DOUBLE_BYTES, short_bytes};
 pub use constructor::{Constructor, Dimension, Distribution, Order, Width};
 pub use datatype::Datatype;
 pub use envelope::{Combiner, Contents};

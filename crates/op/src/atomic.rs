@@ -131,7 +131,7 @@ pub(crate) fn is_defined(op: Predefined, basic: Basic) -> bool {
 
 /// An atomic integer in shared memory, and what accumulation does with it. Each operation returns
 /// the old value.
-trait Cell {
+pub(crate) trait Cell {
     type Bits: Copy + Eq;
     /// # Safety
     /// The pointer is aligned for the integer, and the memory is changed by atomics only.

@@ -38,6 +38,7 @@
 mod accumulate;
 mod atomic;
 mod half;
+mod integer;
 mod kernel;
 mod logical;
 mod long_double;
@@ -48,6 +49,7 @@ mod reference;
 mod table;
 
 pub use atomic::{compare_exchange, compare_exchange_locked};
+pub use integer::{compare_exchange_integer, fetch_apply_integer, integer_bytes};
 pub use logical::FortranBooleans;
 pub use predefined::Predefined;
 

@@ -8,6 +8,7 @@
 //!                            peer      process_vm_readv(2), process_vm_writev(2); put_queue,
 //!                                      short_update
 //!                            remote    packets to the target's service
+//! fast_path                operations on a few bytes that are mapped, and a flush behind them
 //! ```
 //!
 //! Members of a node find each other's locks and counters in shared memory, so that no target has
@@ -20,6 +21,7 @@ mod control;
 mod create;
 mod dynamic;
 mod epoch;
+mod fast_path;
 mod fence;
 mod free;
 mod hints;

@@ -10,7 +10,7 @@ use crate::ProcId;
 use crate::device::{PeerMemory, SegmentKey, UpdateSlot};
 use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, compiler_fence};
 
 /// How the memory of a target is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,9 +96,15 @@ impl Target {
     /// Another thread that takes the note away has seen it, and hence the stores are visible.
     #[inline]
     pub fn order_stores(&self) {
-        if self.stored.load(Ordering::Acquire) || cfg!(not(target_arch = "x86_64")) {
+        if cfg!(not(all(target_arch = "x86_64", not(miri)))) {
             self.stored.store(false, Ordering::Relaxed);
             full_barrier();
+        } else if self.stored.load(Ordering::Acquire) {
+            // The locked instruction that takes the note away is the barrier. One on the stack
+            // would make the return from here wait.
+            compiler_fence(Ordering::SeqCst);
+            self.stored.swap(false, Ordering::SeqCst);
+            compiler_fence(Ordering::SeqCst);
         }
     }
 
