@@ -246,6 +246,107 @@ static void epochs(int flavor)
     window_free(&w);
 }
 
+/* Operations on a few bytes where the one before was right: the library must not be in such a hurry
+ * that it forgets a check. */
+static void short_ones(int flavor)
+{
+    Window w = window_make(flavor, MPI_COMM_WORLD, SIZE, 1, MPI_INFO_NULL);
+    OK(MPI_Win_set_errhandler(w.win, noted));
+    long out = 7, in = 0, zero = 0;
+    int target = ring(1);
+    const MPI_Aint end = place(&w, target, SIZE), most = (MPI_Aint)(~0ULL >> 1);
+    OK(MPI_Win_lock_all(0, w.win));
+    OK(MPI_Put(&out, 1, MPI_LONG, target, place(&w, target, 0), 1, MPI_LONG, w.win));
+    OK(MPI_Win_flush(target, w.win));
+    /* The last bytes, and one too far. */
+    OK(MPI_Put(&out, 1, MPI_LONG, target, end - 8, 1, MPI_LONG, w.win));
+    OK(MPI_Put(&zero, 1, MPI_SHORT, target, end - 2, 1, MPI_SHORT, w.win));
+    OK(MPI_Win_flush(target, w.win));
+    for (int past = 1; past <= 8; past++) {
+        BAD_BY_FLUSH(&w, target, MPI_ERR_RMA_RANGE,
+                     MPI_Put(&out, 1, MPI_LONG, target, end - 8 + past, 1, MPI_LONG, w.win),
+                     "MPI_Put");
+        BAD_BY_FLUSH(&w, target, MPI_ERR_RMA_RANGE,
+                     MPI_Get(&in, 8, MPI_CHAR, target, end - 8 + past, 8, MPI_CHAR, w.win),
+                     "MPI_Get");
+        BAD_BY_FLUSH(&w, target, MPI_ERR_RMA_RANGE,
+                     MPI_Fetch_and_op(&out, &in, MPI_LONG, target, end - 8 + past, MPI_SUM, w.win),
+                     "MPI_Fetch_and_op");
+        BAD_BY_FLUSH(
+            &w, target, MPI_ERR_RMA_RANGE,
+            MPI_Compare_and_swap(&out, &zero, &in, MPI_LONG, target, end - 8 + past, w.win),
+            "MPI_Compare_and_swap");
+    }
+    if (flavor != DYNAMIC) {
+        const MPI_Aint far[] = {-1, -8, most, most - 7, -most - 1};
+        for (int i = 0; i < (int)(sizeof far / sizeof *far); i++)
+            BAD_BY_FLUSH(&w, target, MPI_ERR_RMA_RANGE,
+                         MPI_Put(&out, 1, MPI_LONG, target, far[i], 1, MPI_LONG, w.win), "MPI_Put");
+    }
+    BAD_BY_FLUSH(
+        &w, target, MPI_ERR_RMA_RANGE,
+        MPI_Put(&out, 1 << 29, MPI_LONG, target, place(&w, target, 0), 1 << 29, MPI_LONG, w.win),
+        "MPI_Put");
+    /* Sides that differ. */
+    OK(MPI_Put(&out, 1, MPI_LONG, target, place(&w, target, 8), 8, MPI_BYTE, w.win));
+    BAD_BY_FLUSH(&w, target, MPI_ERR_TRUNCATE,
+                 MPI_Put(&out, 1, MPI_LONG, target, place(&w, target, 8), 1, MPI_INT, w.win),
+                 "MPI_Put");
+    BAD_BY_FLUSH(&w, target, MPI_ERR_TRUNCATE,
+                 MPI_Accumulate(&out, 2, MPI_INT, target, place(&w, target, 8), 1, MPI_INT, MPI_SUM,
+                                w.win),
+                 "MPI_Accumulate");
+    /* No buffer, where one is read or written. */
+    BAD(w.win, MPI_ERR_BUFFER,
+        MPI_Put(NULL, 1, MPI_LONG, target, place(&w, target, 8), 1, MPI_LONG, w.win), "MPI_Put");
+    BAD(w.win, MPI_ERR_BUFFER,
+        MPI_Get(NULL, 1, MPI_LONG, target, place(&w, target, 8), 1, MPI_LONG, w.win), "MPI_Get");
+    BAD(w.win, MPI_ERR_BUFFER,
+        MPI_Fetch_and_op(NULL, &in, MPI_LONG, target, place(&w, target, 8), MPI_SUM, w.win),
+        "MPI_Fetch_and_op");
+    BAD(w.win, MPI_ERR_BUFFER,
+        MPI_Fetch_and_op(&out, NULL, MPI_LONG, target, place(&w, target, 8), MPI_SUM, w.win),
+        "MPI_Fetch_and_op");
+    BAD(w.win, MPI_ERR_BUFFER,
+        MPI_Compare_and_swap(&out, NULL, &in, MPI_LONG, target, place(&w, target, 8), w.win),
+        "MPI_Compare_and_swap");
+    OK(MPI_Fetch_and_op(NULL, &in, MPI_LONG, target, place(&w, target, 8), MPI_NO_OP, w.win));
+    OK(MPI_Win_flush(target, w.win));
+    SAME(in, out);
+    /* Nobody, and nothing. */
+    OK(MPI_Put(&out, 1, MPI_LONG, MPI_PROC_NULL, most, 1, MPI_LONG, w.win));
+    OK(MPI_Fetch_and_op(&out, &in, MPI_LONG, MPI_PROC_NULL, -1, MPI_SUM, w.win));
+    OK(MPI_Win_flush(MPI_PROC_NULL, w.win));
+    OK(MPI_Put(NULL, 0, MPI_LONG, target, place(&w, target, 0), 0, MPI_LONG, w.win));
+    /* An integer that lies askew. */
+    for (int askew = 17; askew < 24; askew++) {
+        long one = 1, two = 2;
+        MPI_Aint at = place(&w, target, askew);
+        OK(MPI_Put(&zero, 1, MPI_LONG, target, at, 1, MPI_LONG, w.win));
+        OK(MPI_Accumulate(&one, 1, MPI_LONG, target, at, 1, MPI_LONG, MPI_SUM, w.win));
+        OK(MPI_Fetch_and_op(&two, &in, MPI_LONG, target, at, MPI_SUM, w.win));
+        OK(MPI_Win_flush(target, w.win));
+        SAME(in, 1);
+        in = 3;
+        OK(MPI_Compare_and_swap(&zero, &in, &two, MPI_LONG, target, at, w.win));
+        OK(MPI_Win_flush(target, w.win));
+        SAME(two, 3);
+        OK(MPI_Get(&in, 1, MPI_LONG, target, at, 1, MPI_LONG, w.win));
+        OK(MPI_Win_flush(target, w.win));
+        SAME(in, 0);
+    }
+    OK(MPI_Win_unlock_all(w.win));
+    BAD(w.win, MPI_ERR_RMA_SYNC,
+        MPI_Get(&in, 1, MPI_LONG, target, place(&w, target, 0), 1, MPI_LONG, w.win), "MPI_Get");
+    BAD(w.win, MPI_ERR_RMA_SYNC, MPI_Win_flush(target, w.win), "MPI_Win_flush");
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    SAME(((long *)w.base)[0], out);
+    SAME(((long *)w.base)[1], out);
+    SAME(((long *)w.base)[LONGS - 1], out);
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    window_free(&w);
+}
+
 /* Ranks, counts, types, operations, lock types, assertions and groups. */
 static void arguments(void)
 {
@@ -403,6 +504,7 @@ int main(int argc, char **argv)
             continue;
         ranges(flavor);
         epochs(flavor);
+        short_ones(flavor);
     }
     arguments();
     own_operation();
