@@ -1,7 +1,7 @@
-/* Many threads of all other ranks do short operations on the memory of one rank, which waits in MPI.
- * Where each rank has a core, it polls there and does in created windows what the origins leave with
- * it; they come at the same time, are refused, and go other ways. None of that may lose an update,
- * do one twice, or mix two up. */
+/* Many threads of all other ranks do short operations on the memory of one rank, which waits in
+ * MPI. Where each rank has a core, it polls there and does in created windows what the origins
+ * leave with it; they come at the same time, are refused, and go other ways. None of that may lose
+ * an update, do one twice, or mix two up. */
 // ranks: 2 3 4
 #include "windows.h"
 

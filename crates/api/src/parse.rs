@@ -234,7 +234,7 @@ mod tests {
     fn a_function_with_everything() {
         let f = parse(
             "[coll]\n# why\n\nGather/c(sendbuf: sbuf?@leaf, n: n@root, type: ctype@any, \
-             root: root, comm: comm) deprecated(9.1) anytime todo",
+             root: root, comm: comm) deprecated(9.1) anytime fast todo",
         )
         .unwrap();
         assert_eq!(f.len(), 1);
@@ -243,7 +243,7 @@ mod tests {
             (f.chapter.as_str(), f.name.as_str(), f.large, f.number),
             ("coll", "Gather", true, 1)
         );
-        assert!(f.todo && f.anytime && f.deprecated.as_deref() == Some("9.1"));
+        assert!(f.todo && f.anytime && f.fast && f.deprecated.as_deref() == Some("9.1"));
         assert_eq!(f.parameters[0].significance, Significance::Leaf);
         assert!(f.parameters[0].kind.may_be_in_place());
         assert_eq!(f.parameters[1].significance, Significance::Root);

@@ -286,8 +286,8 @@ impl Basic {
     }
 }
 
-/// By the lowest eight bits of a type's handle value: its bytes if they are 1, 2, 4 or 8 in one run,
-/// otherwise 0.
+/// By the lowest eight bits of a type's handle value: its bytes if they are 1, 2, 4 or 8 in one
+/// run, otherwise 0.
 static SHORT_BYTES: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;

@@ -46,7 +46,8 @@ pub fn integer_bytes(handle: u64) -> u64 {
 ///
 /// # Safety
 /// `target` is an integer of `bytes` bytes, aligned, in memory that is changed by atomics only.
-/// `origin` is readable, but MPI_NO_OP does not read it, and `result` is writable; at any alignment.
+/// `origin` is readable, but MPI_NO_OP does not read it, and `result` is writable; at any
+/// alignment.
 #[inline(always)]
 pub unsafe fn fetch_apply_integer(
     op: u64,
@@ -97,8 +98,8 @@ unsafe fn fetch_apply<C: Cell>(
     true
 }
 
-/// MPI_Compare_and_swap by one atomic. `bytes` is an answer of [`integer_bytes`]. Returns false, and
-/// does nothing, if it is 0.
+/// MPI_Compare_and_swap by one atomic. `bytes` is an answer of [`integer_bytes`]. Returns false,
+/// and does nothing, if it is 0.
 ///
 /// # Safety
 /// As for [`crate::compare_exchange`].

@@ -45,6 +45,9 @@ proptest! {
         }
         for handle in made {
             prop_assert_eq!(table.get(handle), live.get(&handle));
+            let early = (handle as u32) < 64;
+            let found = live.get(&handle).filter(|_| early);
+            prop_assert_eq!(table.get_early(handle), found);
         }
     }
 }

@@ -14,6 +14,9 @@ const LOOP_INTERVAL: Duration = Duration::from_micros(5);
 /// How long a program works between two yields. A choice: a small part of the system's time slice,
 /// and many times what a yield costs.
 const WORK_INTERVAL: Duration = Duration::from_micros(300);
+/// The same for a program that adds to others' memory. A choice: fifty times what a yield costs. It
+/// may also wait by additions that it takes back.
+const UPDATE_INTERVAL: Duration = Duration::from_micros(50);
 /// Tests between two readings of the clock, if the core is not known to be shared. A choice.
 const TESTS_PER_CLOCK: u32 = 64;
 
@@ -73,6 +76,16 @@ pub fn poll_once<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<
 /// [`WORK_INTERVAL`]. For calls that have done something, at a time when nobody waits for this
 /// rank: it would lose its core later, and perhaps with a lock that others want.
 pub fn poll_after_work() {
+    poll_after(WORK_INTERVAL);
+}
+
+/// As [`poll_after_work`], for a program that adds to others' memory, again and again: it yields
+/// its core more often.
+pub fn poll_after_update() {
+    poll_after(UPDATE_INTERVAL);
+}
+
+fn poll_after(interval: Duration) {
     let mut guard = lock::device();
     guard.progress();
     if !guard.wait_policy.oversubscribed {
@@ -80,7 +93,7 @@ pub fn poll_after_work() {
     }
     let now = Instant::now();
     let since = guard.test_backoff.yielded.get_or_insert(now);
-    if now - *since < WORK_INTERVAL {
+    if now - *since < interval {
         return;
     }
     COUNTERS.yields.add(1);

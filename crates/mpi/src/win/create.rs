@@ -23,7 +23,7 @@ use crate::comm::agree::{Agreement, Reader, put_framed, put_u64};
 use crate::device::{self, ContextId, Offer, SegmentKey, SharedRange};
 use crate::process::process;
 use crate::{Comm, ErrhandlerSlot, Identity, Info, Result, err};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Alignment of memory that is shorter than a page, bytes: a cache line.
@@ -484,6 +484,7 @@ impl Win {
                 targets: Targets::new(comm.size()),
                 epochs: Epochs::new(),
                 flushes_left: AtomicI32::new(0),
+                has_added: AtomicBool::new(false),
                 remote: remote::State::default(),
                 card: card_offer(),
                 slot: remote::Slot::take(slot, context.0),

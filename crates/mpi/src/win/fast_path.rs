@@ -1,6 +1,7 @@
-//! The fast path of operations on a few bytes, and of a flush behind them: the target has been used,
-//! is mapped, and this process has access to it. Each function does all of its call, or nothing and
-//! returns false; the caller then takes the way that also finds what is wrong. None of them waits.
+//! The fast path of operations on a few bytes, and of a flush behind them: the target has been
+//! used, is mapped, and this process has access to it. Each function does all of its call, or
+//! nothing and returns false; the caller then takes the way that also finds what is wrong. None of
+//! them waits.
 
 use super::Win;
 use super::epoch::FENCE_EPOCH;
@@ -80,10 +81,16 @@ impl Win {
         let Some((target, at)) = self.accessible_cell(rank, disp, bytes) else {
             return false;
         };
+        // MPI_SUM of 0 is a way to read.
+        // SAFETY: the caller's promise.
+        let adds = op == Predefined::Sum as u64 && !unsafe { is_zero(origin, bytes) };
         // SAFETY: the caller's promise; the target's range and alignment were checked.
         let done = unsafe { ferry_op::fetch_apply_integer(op, bytes, origin, at, result) };
         if result.is_none() && op == Predefined::Replace as u64 {
             target.note_stores();
+        }
+        if adds {
+            self.has_added.store(true, Ordering::Relaxed);
         }
         done
     }
@@ -123,6 +130,21 @@ impl Win {
         self.flushes_left.store(left, Ordering::Relaxed);
         target.order_stores();
         true
+    }
+}
+
+/// Is this integer of 4 or 8 bytes 0?
+///
+/// # Safety
+/// It is readable, at any alignment.
+#[inline(always)]
+unsafe fn is_zero(at: *const u8, bytes: u64) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match bytes {
+            8 => at.cast::<u64>().read_unaligned() == 0,
+            _ => at.cast::<u32>().read_unaligned() == 0,
+        }
     }
 }
 

@@ -46,7 +46,7 @@ use control::{Block, Control, NodeMembers};
 use epoch::Epochs;
 use memory::Memory;
 use short_update::Offers;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use target::{Extents, Reach, Target, Targets};
 
@@ -115,6 +115,8 @@ pub struct Win {
     epochs: Epochs,
     /// Flushes up to the next that makes progress. At most 0: it does.
     flushes_left: AtomicI32,
+    /// This process has added something to a target's memory since then.
+    has_added: AtomicBool,
     remote: remote::State,
     /// What this process's card does in windows. Nothing, where there is no such card.
     card: Offer,

@@ -219,7 +219,20 @@ impl Win {
     #[inline]
     fn progress_at_times(&self) {
         if self.is_time_for_progress() {
-            progress();
+            self.progress();
+        }
+    }
+
+    /// Makes progress. Who only reads, swaps or stores may wait for another rank, and yields its
+    /// core where ranks outnumber cores; who adds has got something done, and yields later. Out of
+    /// line: few flushes do it, and it would make all of them save registers.
+    #[inline(never)]
+    fn progress(&self) {
+        if self.has_added.load(Ordering::Relaxed) {
+            self.has_added.store(false, Ordering::Relaxed);
+            device::poll_after_update();
+        } else {
+            device::poll_once(|_| None::<()>);
         }
     }
 
@@ -437,10 +450,4 @@ impl Win {
         device::poll_once(|_| None::<()>);
         Ok(())
     }
-}
-
-/// Makes progress. Out of line: few flushes do it, and it would make all of them save registers.
-#[inline(never)]
-fn progress() {
-    device::poll_once(|_| None::<()>);
 }
