@@ -50,7 +50,8 @@ pub fn find(
         let candidate = dir.join(name);
         if candidate.is_file() {
             match check(&candidate, &candidate.to_string_lossy()) {
-                Ok(()) => return Ok(fs::canonicalize(&candidate).unwrap_or(candidate)),
+                // A link is not followed: programs look at the name by which they are called.
+                Ok(()) => return Ok(std::path::absolute(&candidate).unwrap_or(candidate)),
                 Err(e) => refused = refused.or(Some(e)),
             }
         }
@@ -100,6 +101,18 @@ mod tests {
         let sh = find("sh".as_ref(), None, Some("/nowhere:/bin".into())).unwrap();
         assert!(sh.is_absolute() && sh.exists());
         assert_eq!(told("sh", "/nowhere").status, 127);
+    }
+
+    #[test]
+    fn a_link_in_the_path_is_called_by_its_own_name() {
+        let folder = std::env::temp_dir().join(format!("ferry-program-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let link = folder.join("by-another-name");
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink("/bin/sh", &link).unwrap();
+        let found = find("by-another-name".as_ref(), None, Some((&folder).into()));
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found, Ok(link));
     }
 
     #[test]
