@@ -19,6 +19,12 @@ fn main() -> std::io::Result<()> {
         text,
         "/// Number of functions.\npub const COUNT: usize = {count};"
     );
+    let with_requests = ferry_api::per_abi().count();
+    let _ = writeln!(
+        text,
+        "/// Number of functions that exist for each ABI.\n\
+         pub const PER_ABI: usize = {with_requests};"
+    );
     let out = env::var("OUT_DIR").map_err(std::io::Error::other)?;
     fs::write(Path::new(&out).join("number.rs"), text)?;
     let constants = ferry_api::constants::rust();

@@ -1,7 +1,8 @@
 //! The standard ABI's handles that the program has been given, by kind and index.
 //!
 //! An int has no room for the generation of a handle. Every int of an object has been given by this
-//! library, so what is kept here is found by two loads, and a call needs no other call before it.
+//! library, so what is kept here is found by one load, and a call needs no other call before it.
+//! Requests are not kept: most calls pass their ints on as they are.
 
 use ferry_translate::abi::INVALID;
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
@@ -17,12 +18,17 @@ const CHUNK_HANDLES: usize = 1 << CHUNK_BITS;
 /// Chunks of a kind: all indices of 30 bits.
 const CHUNKS_MAX: usize = 1 << (30 - CHUNK_BITS);
 
-/// The handles of each kind, 0 where none has been given. A thread has an int from the one that got
-/// it, so the order of stores to different places does not matter.
-static CHUNKS: [[AtomicPtr<AtomicU64>; CHUNKS_MAX]; KINDS] =
+/// The first chunk of each kind; 0 where no handle has been given. A thread has an int from the one
+/// that got it, so the order of stores to different places does not matter.
+static FIRST: [[AtomicU64; CHUNK_HANDLES]; KINDS] =
+    [const { [const { AtomicU64::new(0) }; CHUNK_HANDLES] }; KINDS];
+
+/// All further chunks, each made when it is needed.
+static FURTHER: [[AtomicPtr<AtomicU64>; CHUNKS_MAX]; KINDS] =
     [const { [const { AtomicPtr::new(null_mut()) }; CHUNKS_MAX] }; KINDS];
 
 /// The chunk of an index and the place in it.
+#[inline(always)]
 fn place(index: u32) -> (usize, usize) {
     let chunk = index >> CHUNK_BITS;
     (chunk as usize % CHUNKS_MAX, index as usize % CHUNK_HANDLES)
@@ -31,32 +37,49 @@ fn place(index: u32) -> (usize, usize) {
 /// The handle of the object at an index, or [`INVALID`].
 #[inline(always)]
 pub fn standard(kind: usize, index: u32) -> u64 {
+    let handle = match FIRST[kind].get(index as usize) {
+        Some(place) => place.load(Ordering::Relaxed),
+        None => further(kind, index),
+    };
+    // 0 becomes INVALID.
+    handle.max(INVALID)
+}
+
+/// The handle at an index that is not in the first chunk, or 0. Inline: where a conversion calls
+/// nothing, an entry point saves no registers.
+#[inline(always)]
+fn further(kind: usize, index: u32) -> u64 {
     let (chunk, at) = place(index);
-    let first = CHUNKS[kind][chunk].load(Ordering::Acquire);
+    let first = FURTHER[kind][chunk].load(Ordering::Acquire);
     if first.is_null() {
-        return INVALID;
+        return 0;
     }
     // SAFETY: a chunk is never freed and has room for each place.
-    match unsafe { &*first.add(at) }.load(Ordering::Relaxed) {
-        0 => INVALID,
-        handle => handle,
-    }
+    unsafe { &*first.add(at) }.load(Ordering::Relaxed)
 }
 
 /// Keeps a handle that the program is given.
 #[inline(always)]
 pub fn store(kind: usize, index: u32, handle: u64) {
-    let (chunk, at) = place(index);
-    let mut first = CHUNKS[kind][chunk].load(Ordering::Acquire);
-    if first.is_null() {
-        first = make(&CHUNKS[kind][chunk]);
+    match FIRST[kind].get(index as usize) {
+        Some(place) => place.store(handle, Ordering::Relaxed),
+        None => store_further(kind, index, handle),
     }
-    // SAFETY: as above.
+}
+
+/// Keeps a handle whose index is not in the first chunk.
+#[cold]
+fn store_further(kind: usize, index: u32, handle: u64) {
+    let (chunk, at) = place(index);
+    let mut first = FURTHER[kind][chunk].load(Ordering::Acquire);
+    if first.is_null() {
+        first = make(&FURTHER[kind][chunk]);
+    }
+    // SAFETY: as in `further`.
     unsafe { &*first.add(at) }.store(handle, Ordering::Relaxed);
 }
 
 /// Makes a chunk.
-#[cold]
 fn make(chunk: &AtomicPtr<AtomicU64>) -> *mut AtomicU64 {
     let layout = const { Layout::new::<[AtomicU64; CHUNK_HANDLES]>() };
     // SAFETY: the layout has a size. Zeros are atomic numbers.

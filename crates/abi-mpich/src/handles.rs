@@ -2,7 +2,9 @@
 
 use crate::given;
 use crate::table;
-use ferry_translate::abi::{INVALID, PREDEFINED, kind::Kind};
+use ferry_translate::abi::kind::{self, Kind};
+use ferry_translate::abi::{INVALID, PREDEFINED};
+use ferry_translate::constants;
 
 /// Handles of objects are not below this. MPICH's predefined ones are.
 const OBJECTS: u32 = 0xc000_0000;
@@ -11,6 +13,7 @@ const OBJECTS: u32 = 0xc000_0000;
 const INDEX_MASK: u32 = !OBJECTS;
 
 /// The predefined handles of a kind, with those of the standard ABI.
+#[inline(always)]
 const fn predefined<K: Kind>() -> &'static [(u32, u64)] {
     match K::INDEX {
         0 => table::COMM_HANDLES,
@@ -28,6 +31,7 @@ const fn predefined<K: Kind>() -> &'static [(u32, u64)] {
 }
 
 /// The place of a predefined datatype: its number, shifted by its kind so that no two meet.
+#[inline(always)]
 const fn place(datatype: u32) -> usize {
     datatype.wrapping_add(datatype >> 26) as u8 as usize
 }
@@ -36,7 +40,7 @@ const fn place(datatype: u32) -> usize {
 /// MPI_REAL2, as mpi4py's wheel knows no other.
 const C_FLOAT16: u32 = 0x4c00_0246;
 /// The standard ABI's MPI_REAL2.
-const REAL2: u32 = ferry_translate::constants::MPI_REAL2 as u32;
+const REAL2: u32 = constants::MPI_REAL2 as u32;
 
 /// The predefined datatypes by their places.
 static DATATYPES: [(u32, u32); 256] = {
@@ -70,26 +74,37 @@ static DATATYPES_OUT: [u32; 256] = {
 };
 
 /// The index of datatypes among the kinds.
-const DATATYPE: usize = ferry_translate::abi::kind::Datatype::INDEX;
+const DATATYPE: usize = kind::Datatype::INDEX;
+/// The index of requests among the kinds.
+const REQUEST: usize = kind::Request::INDEX;
+/// The index of communicators among the kinds.
+const COMM: usize = kind::Comm::INDEX;
 
-/// The predefined handle that most calls are given, which is looked at first: MPI_COMM_WORLD.
-const fn likely<K: Kind>() -> Option<(u32, u64)> {
-    let all = predefined::<K>();
+/// The handle of a predefined communicator.
+const fn communicator(standard: u64) -> u32 {
     let mut at = 0;
-    while at < all.len() {
-        if all[at].1 == ferry_translate::constants::MPI_COMM_WORLD {
-            return Some(all[at]);
-        }
+    while table::COMM_HANDLES[at].1 != standard {
         at += 1;
     }
-    None
+    table::COMM_HANDLES[at].0
 }
+
+/// MPI_COMM_WORLD. MPI_COMM_SELF is the next one, as in the standard ABI.
+const WORLD: u32 = communicator(constants::MPI_COMM_WORLD);
+const _: () = assert!(
+    communicator(constants::MPI_COMM_SELF) == WORLD + 1
+        && constants::MPI_COMM_SELF == constants::MPI_COMM_WORLD + 1
+);
 
 /// The standard ABI's handle.
 #[inline(always)]
 pub fn standard<K: Kind>(handle: u32) -> u64 {
     if handle >= OBJECTS {
-        return given::standard(K::INDEX, handle & INDEX_MASK);
+        return if K::INDEX == REQUEST {
+            ferry_translate::standard::request_at(handle & INDEX_MASK)
+        } else {
+            given::standard(K::INDEX, handle & INDEX_MASK)
+        };
     }
     if K::INDEX == DATATYPE {
         let (own, standard) = DATATYPES[place(handle)];
@@ -99,14 +114,11 @@ pub fn standard<K: Kind>(handle: u32) -> u64 {
             INVALID
         };
     }
-    let all = predefined::<K>();
-    if let Some((own, standard)) = const { likely::<K>() }
-        && own == handle
-    {
-        return standard;
+    if K::INDEX == COMM && handle.wrapping_sub(WORLD) <= 1 {
+        return constants::MPI_COMM_WORLD + u64::from(handle - WORLD);
     }
-    all.iter()
-        .find(|(own, _)| *own == handle)
+    let mut all = predefined::<K>().iter();
+    all.find(|(own, _)| *own == handle)
         .map_or(INVALID, |(_, standard)| *standard)
 }
 
@@ -116,7 +128,9 @@ pub fn of_standard<K: Kind>(handle: u64) -> u32 {
     if handle >= PREDEFINED {
         let index = handle as u32;
         assert!(index <= INDEX_MASK, "more objects of one kind than handles");
-        given::store(K::INDEX, index, handle);
+        if K::INDEX != REQUEST {
+            given::store(K::INDEX, index, handle);
+        }
         return OBJECTS | index;
     }
     if K::INDEX == DATATYPE {

@@ -9,7 +9,7 @@ mod given;
 mod handles;
 mod objects;
 
-use ferry_translate::abi::{Abi, StringSizes, Tables, kind};
+use ferry_translate::abi::{Abi, Requests, StringSizes, Tables, kind};
 use ferry_translate::constants;
 use ferry_translate::extras::{of_standard_int, standard_int};
 use ferry_translate::standard::Status as StandardStatus;
@@ -25,6 +25,17 @@ ferry_translate::entries!(Mpich);
 /// The ABI.
 #[derive(Debug)]
 pub struct Mpich;
+
+/// Called when the library is loaded.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn tell() {
+        let null = handles::of_standard::<kind::Request>(constants::MPI_REQUEST_NULL);
+        ferry_translate::standard::tell::<Mpich>(u64::from(null));
+    }
+    tell
+};
 
 /// MPI_Status of MPICH.
 #[repr(C)]
@@ -50,6 +61,7 @@ impl Abi for Mpich {
     type File = usize;
     type Status = Status;
 
+    const REQUESTS: Requests = Requests::Ints;
     const TABLES: Tables = ferry_translate::tables!(table);
     const STRING_SIZES: StringSizes = ferry_translate::string_sizes!(table);
     const ANY_SOURCE: i32 = table::ANY_SOURCE;

@@ -10,7 +10,7 @@
 mod cxx;
 mod objects;
 
-use ferry_translate::abi::{Abi, INVALID, PREDEFINED, StringSizes, Tables, kind};
+use ferry_translate::abi::{Abi, INVALID, PREDEFINED, Requests, StringSizes, Tables, kind};
 use ferry_translate::constants;
 use ferry_translate::extras::{of_standard_int, standard_int};
 use ferry_translate::standard::Status as StandardStatus;
@@ -29,6 +29,17 @@ ferry_translate::entries!(OpenMpi);
 /// The ABI.
 #[derive(Debug)]
 pub struct OpenMpi;
+
+/// Called when the library is loaded. A program's copy of the null request has its address then.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn tell() {
+        let null = objects::of_standard(constants::MPI_REQUEST_NULL);
+        ferry_translate::standard::tell::<OpenMpi>(null as u64);
+    }
+    tell
+};
 
 /// MPI_Status of Open MPI. In Fortran it is an array of INTEGERs, with their alignment.
 #[repr(C, packed(4))]
@@ -54,6 +65,7 @@ impl Abi for OpenMpi {
     type File = usize;
     type Status = Status;
 
+    const REQUESTS: Requests = Requests::Addresses;
     const TABLES: Tables = ferry_translate::tables!(table);
     const STRING_SIZES: StringSizes = ferry_translate::string_sizes!(table);
     const ANY_SOURCE: i32 = table::ANY_SOURCE;
@@ -201,6 +213,7 @@ fn code_out(code: i32) -> i32 {
 }
 
 /// Is the handle one of an object that is not predefined?
+#[inline(always)]
 const fn is_object(handle: u64) -> bool {
     // The standard library's handles have their kind in the upper byte, where no address has any.
     handle >> 56 != 0

@@ -55,17 +55,22 @@ impl Address {
     }
 }
 
+/// Where objects can be: above the first page, and below what is no address.
+const ADDRESSES: std::ops::Range<usize> = 4096..1 << 56;
+
 /// The standard ABI's handle of one that a program passed.
 ///
 /// # Safety
 /// An address is that of readable memory.
 #[inline(always)]
 pub unsafe fn standard(handle: usize) -> u64 {
-    if is_object(handle as u64) {
-        return handle as u64;
-    }
-    if handle < 4096 {
-        return INVALID;
+    // Most handles are predefined.
+    if !ADDRESSES.contains(&handle) {
+        return if is_object(handle as u64) {
+            handle as u64
+        } else {
+            INVALID
+        };
     }
     let object: *const Object = std::ptr::with_exposed_provenance(handle);
     // SAFETY: the caller's promise. What is no object may be at any address.

@@ -4,8 +4,10 @@
 //! or random handle is recognised and not dereferenced. Predefined handles are small numbers (below
 //! 4096) that the ABI fixes.
 
+mod form;
 mod table;
 
+pub use form::{AddressRequest, IntRequest, OF_ADDRESSES, OF_INTS, RequestForm};
 pub use table::Table;
 
 use crate::constants;

@@ -8,7 +8,7 @@ pub(crate) use crate::callback::{
     ExtentFunction, FreeFunction, QueryFunction, UserFunction,
 };
 pub(crate) use crate::constants;
-pub(crate) use crate::handle::{self, Handle};
+pub(crate) use crate::handle::{self, Handle, RequestForm};
 pub(crate) use crate::raise::{self, Scope};
 pub(crate) use crate::results::{
     InOutCount, New, Out, OutCount, OutFlag, OutInts, OutPointer, OutStatus, OutStatuses, OutText,

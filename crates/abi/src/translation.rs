@@ -6,7 +6,7 @@
 use crate::callback::{TranslatedFunction, UserFunction};
 use crate::calls;
 use crate::entry::{self, symbols};
-use crate::handle::Handle;
+use crate::handle::{AddressRequest, Handle, IntRequest, OF_ADDRESSES, OF_INTS, Object};
 use crate::prelude::*;
 use crate::raise::{self, Scope};
 use ferry_mpi::errhandler::Target;
@@ -27,6 +27,13 @@ const FUNCTIONS: usize = symbols::NAMES.len();
 pub struct Translation {
     /// The bodies of all functions; function n of `mpi.api` stands at n - 1.
     bodies: [Body; FUNCTIONS],
+    /// The bodies of the functions that exist for each ABI: for requests that are ints, and for
+    /// those that are addresses.
+    per_abi: [[Body; symbols::PER_ABI]; 2],
+    /// Tells the form (as above) of a library, its MPI_REQUEST_NULL, and what converts error codes.
+    set_abi: unsafe extern "C" fn(u32, u64, extern "C" fn(i32) -> i32),
+    /// The handle of the request at an index; 0 if there is none.
+    request_at: unsafe extern "C" fn(u32) -> Handle,
     /// MPI_Op_create for a function with a state.
     op_create: unsafe extern "C" fn(i32, TranslatedFunction, *mut c_void, i32, *mut Handle) -> i32,
     /// MPI_X_create_errhandler for a function with a state.
@@ -42,9 +49,26 @@ pub struct Translation {
 #[unsafe(no_mangle)]
 pub static ferry_translation: Translation = Translation {
     bodies: symbols::BODIES,
+    per_abi: [
+        symbols::bodies_for::<IntRequest>(),
+        symbols::bodies_for::<AddressRequest>(),
+    ],
+    set_abi,
+    request_at,
     op_create,
     errhandler_create,
 };
+
+/// Keeps what the library of another ABI tells of itself.
+unsafe extern "C" fn set_abi(form: u32, null_request: u64, code: extern "C" fn(i32) -> i32) {
+    let abi = [&OF_INTS, &OF_ADDRESSES][form as usize & 1];
+    abi.set(null_request, code);
+}
+
+/// The handle of the request at an index; 0 if there is none.
+unsafe extern "C" fn request_at(index: u32) -> Handle {
+    Request::table().handle_at(index).unwrap_or(0)
+}
 
 /// The number of a function by its C name.
 fn number(name: &str) -> u32 {

@@ -4,7 +4,7 @@
 //! Bodies call no exported symbol, so a tool's `MPI_X` sees only the program's own calls.
 
 use crate::kind::{Kind, Passing};
-use crate::{Function, Parameter, Returns, Significance, functions};
+use crate::{Function, Parameter, Returns, Significance, functions, per_abi};
 use std::fmt::Write;
 
 /// The text of all entry points. It requires `args`, `calls`, `entry`, `handle`, `raise` and the
@@ -34,28 +34,43 @@ pub fn rust() -> String {
 /// The table of bodies, for the libraries of other ABIs: these export symbols of the same names, so
 /// they cannot call the bodies by name.
 fn table(out: &mut String, count: usize) {
-    let bodies = functions().iter().flat_map(|f| f.forms());
-    let bodies: Vec<String> = bodies
-        .map(|(name, _)| format!("{} as *const c_void", body_name(&name)))
-        .collect();
+    let body = |name: &str, form: &str| {
+        let name = body_name(name);
+        format!("crate::translation::Body({name}{form} as *const c_void)")
+    };
+    let all = functions().iter().flat_map(|f| {
+        let form = if f.is_per_abi() { "::<Handle>" } else { "" };
+        f.forms().map(move |(name, _)| body(&name, form))
+    });
     let _ = writeln!(
         out,
         "/// The bodies of all functions; function n stands at n - 1.\npub const BODIES: \
          [crate::translation::Body; {count}] = [{}];",
-        bodies
-            .iter()
-            .map(|b| format!("crate::translation::Body({b})"))
-            .collect::<Vec<_>>()
-            .join(", ")
+        all.collect::<Vec<_>>().join(", ")
+    );
+    let of_form: Vec<_> = per_abi().map(|n| body(&n, "::<R>")).collect();
+    let _ = writeln!(
+        out,
+        "/// Number of functions that exist for each ABI.\n\
+         pub const PER_ABI: usize = {};\n\
+         /// Their bodies for the ABI whose requests have the form R.\n\
+         pub const fn bodies_for<R: RequestForm>() -> \
+         [crate::translation::Body; PER_ABI] {{ [{}] }}",
+        of_form.len(),
+        of_form.join(", ")
     );
 }
 
-/// The parameters of a Rust entry point.
-fn parameters(f: &Function, large: bool) -> String {
+/// The parameters of a Rust entry point. `request` is the type of its requests.
+fn parameters(f: &Function, large: bool, request: &str) -> String {
+    let ty = |p: &Parameter| match p.name.as_str() {
+        "request" | "array_of_requests" => p.kind.entry(large).replace("Handle", request),
+        _ => p.kind.entry(large).to_string(),
+    };
     let all: Vec<String> = f
         .parameters_of(large)
         .filter(|p| p.kind != Kind::Variadic)
-        .map(|p| format!("{}: {}", p.name, p.kind.entry(large)))
+        .map(|p| format!("{}: {}", p.name, ty(p)))
         .collect();
     all.join(", ")
 }
@@ -93,21 +108,27 @@ fn exported(out: &mut String, f: &Function, name: &str, large: bool) {
             out,
             "/// The symbol {prefix}{name}.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn \
              {prefix}{name}({}) -> {} {{\n    \
-             // SAFETY: the arguments are passed on as they are.\n    unsafe {{ {fast}{}({names}) \
+             // SAFETY: the arguments are passed on as they are.\n    unsafe {{ {fast}{}{}({names}) \
              }}\n}}",
-            parameters(f, large),
+            parameters(f, large, "Handle"),
             returns(f),
             body_name(name),
+            if f.is_per_abi() { "::<Handle>" } else { "" },
         );
     }
     out.push('\n');
 }
 
 fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
+    let (form, request) = if f.is_per_abi() {
+        ("<R: RequestForm>", "R")
+    } else {
+        ("", "Handle")
+    };
     let head = format!(
-        "#[inline(never)]\nunsafe extern \"C\" fn {}({}) -> {}",
+        "#[inline(never)]\nunsafe extern \"C\" fn {}{form}({}) -> {}",
         body_name(name),
-        parameters(f, large),
+        parameters(f, large, request),
         returns(f)
     );
     if f.returns != Returns::Code {
@@ -162,6 +183,11 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
         "raise::tool_code(error)".to_string()
     } else {
         format!("raise::raise({number}, {}, error)", scope(f))
+    };
+    let raised = if f.is_per_abi() {
+        format!("R::code({raised})")
+    } else {
+        raised
     };
     let _ = writeln!(
         out,
@@ -330,6 +356,9 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
             continue;
         }
         let mut convert = p.kind.convert();
+        if f.is_per_abi() && (p.kind.is("new status") || p.kind.is("statuses")) {
+            convert = convert.replace("$v", "R::status($v)");
+        }
         // Most one-sided calls name one type twice: it is looked up once.
         let origin = f.parameters.iter().find(|p| p.name == "origin_datatype");
         if n == "origin_datatype" {

@@ -129,6 +129,30 @@ impl Function {
             .filter(move |p| large || !p.large_only)
     }
 
+    /// Is it for messages, which programs have by the thousands? Then its entry point exists for each
+    /// ABI: it takes requests in the ABI's form and returns its error codes, so that the ABI's
+    /// library need not convert them.
+    pub fn is_per_abi(&self) -> bool {
+        matches!(
+            self.name.as_str(),
+            "Send"
+                | "Recv"
+                | "Isend"
+                | "Ibsend"
+                | "Issend"
+                | "Irsend"
+                | "Irecv"
+                | "Test"
+                | "Testall"
+                | "Testany"
+                | "Testsome"
+                | "Wait"
+                | "Waitall"
+                | "Waitany"
+                | "Waitsome"
+        )
+    }
+
     /// The C prototype of one form, without semicolon. `prefix` is empty or `P`.
     pub fn prototype(&self, prefix: &str, large: bool) -> String {
         let parameters: Vec<String> = self
@@ -154,6 +178,13 @@ pub fn functions() -> &'static [Function] {
     static ALL: OnceLock<Vec<Function>> = OnceLock::new();
     // The description is part of this crate and a test parses it, so it is valid here.
     ALL.get_or_init(|| parse::parse(DESCRIPTION).expect("mpi.api is well formed"))
+}
+
+/// The C names of the functions whose entry points exist for each ABI, in the order in which the
+/// table for the libraries of other ABIs has them.
+pub fn per_abi() -> impl Iterator<Item = String> {
+    let all = functions().iter().filter(|f| f.is_per_abi());
+    all.flat_map(|f| f.forms()).map(|(name, _)| name)
 }
 
 /// The C name of function `number`. Entry points record that number.

@@ -172,6 +172,15 @@ pub const INVALID: u64 = 1;
 /// Handles of the standard ABI below this are predefined.
 pub const PREDEFINED: u64 = 4096;
 
+/// The form of an ABI's requests.
+#[derive(Clone, Copy, Debug)]
+pub enum Requests {
+    /// Ints: the index of the handle below two bits that are set.
+    Ints,
+    /// The handles themselves, but for the null request.
+    Addresses,
+}
+
 /// An ABI.
 pub trait Abi: Sized + 'static {
     /// Handles of all objects but files.
@@ -181,6 +190,8 @@ pub trait Abi: Sized + 'static {
     /// MPI_Status.
     type Status: Copy + 'static;
 
+    /// The form of its requests.
+    const REQUESTS: Requests;
     /// Enumerations.
     const TABLES: Tables;
     /// Room for strings.

@@ -49,7 +49,8 @@ pub fn rank_in<A: Abi>(rank: i32) -> i32 {
     }
 }
 
-#[cold]
+// Inline, as a call would have the registers of all arguments saved before it is known.
+#[inline(always)]
 fn special_rank<A: Abi>(rank: i32) -> i32 {
     match rank {
         _ if rank == A::PROC_NULL => constants::MPI_PROC_NULL,
@@ -77,7 +78,7 @@ pub fn tag_in<A: Abi>(tag: i32) -> i32 {
     if tag >= 0 { tag } else { special_tag::<A>(tag) }
 }
 
-#[cold]
+#[inline(always)]
 fn special_tag<A: Abi>(tag: i32) -> i32 {
     match tag {
         _ if tag == A::ANY_TAG => constants::MPI_ANY_TAG,

@@ -69,8 +69,8 @@ pub mod prelude {
     pub use crate::abi::{Abi, kind};
     pub use crate::compound;
     pub use crate::convert::*;
-    pub use crate::memory::{Handles, NewStatus, Statuses, Text, place, status_in};
-    pub use crate::standard::{Status, function};
+    pub use crate::memory::{Handles, NewStatus, Statuses, Text, is_ignored, place, status_in};
+    pub use crate::standard::{Status, abi_function, function};
     pub use std::ffi::{c_char, c_void};
     pub use std::ptr::{null, null_mut};
 }

@@ -1,5 +1,6 @@
 //! The standard ABI's library: its functions and its status.
 
+use crate::abi::{Abi, INVALID};
 use crate::number;
 use std::ffi::c_void;
 
@@ -14,6 +15,9 @@ pub type ErrorFunction = unsafe extern "C" fn(*mut c_void, *mut u64, *mut i32);
 #[repr(C)]
 struct Translation {
     bodies: [*const c_void; number::COUNT],
+    per_abi: [[*const c_void; number::PER_ABI]; 2],
+    set_abi: unsafe extern "C" fn(u32, u64, extern "C" fn(i32) -> i32),
+    request_at: unsafe extern "C" fn(u32) -> u64,
     op_create: unsafe extern "C" fn(i32, Reduction, *mut c_void, i32, *mut u64) -> i32,
     errhandler_create: unsafe extern "C" fn(i32, ErrorFunction, *mut c_void, *mut u64) -> i32,
 }
@@ -31,6 +35,37 @@ pub unsafe fn function<F: Copy>(number: u32) -> F {
     const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
     // SAFETY: the table is constant, and the caller knows the type.
     unsafe { std::mem::transmute_copy(&ferry_translation.bodies[number as usize - 1]) }
+}
+
+/// A function of the standard ABI that exists for each ABI, by its place among these. It gets
+/// requests and arrays of them as the program has them, or its MPI_STATUS_IGNORE, and returns the
+/// ABI's error codes.
+///
+/// # Safety
+/// As for [`function`].
+#[inline(always)]
+pub unsafe fn abi_function<A: Abi, F: Copy>(at: usize) -> F {
+    const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
+    // SAFETY: the table is constant, and the caller knows the type.
+    unsafe { std::mem::transmute_copy(&ferry_translation.per_abi[A::REQUESTS as usize][at]) }
+}
+
+/// Tells the standard ABI's library of the ABI: for [`abi_function`].
+pub fn tell<A: Abi>(null_request: u64) {
+    extern "C" fn code<A: Abi>(code: i32) -> i32 {
+        A::code_out(code)
+    }
+    // SAFETY: the function takes any values.
+    unsafe { (ferry_translation.set_abi)(A::REQUESTS as u32, null_request, code::<A>) }
+}
+
+/// The handle of the request at an index; [`INVALID`] if there is none.
+pub fn request_at(index: u32) -> u64 {
+    // SAFETY: the function takes any number.
+    match unsafe { (ferry_translation.request_at)(index) } {
+        0 => INVALID,
+        handle => handle,
+    }
 }
 
 /// MPI_Op_create for a function with a state; MPI_Op_create_c if `large` is not 0.

@@ -20,12 +20,13 @@ sends! { send Standard; bsend Buffered; ssend Synchronous; rsend Standard; }
 macro_rules! isends {
     ($($name:ident $mode:ident;)*) => {$(
         #[inline(always)]
-        pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest,
-            tag: u32, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
+        pub fn $name<R: RequestForm>(buf: *const u8, count: i64,
+            datatype: &'static Arc<Datatype>, dest: Dest, tag: u32, comm: &'static Arc<Comm>,
+            request: Out<R>) -> Result<()> {
             let buffer = buffer(buf.cast_mut(), count, datatype);
             // SAFETY: the program leaves the buffer alone until completion.
             let started = unsafe { pt2pt::isend(comm, buffer, dest, tag, Mode::$mode)? };
-            request.set(started.map_or_else(super::request::sent, handle::insert));
+            request.set(R::of(started.map_or_else(super::request::sent, handle::insert)));
             Ok(())
         }
     )*};
@@ -86,13 +87,14 @@ pub fn recv(
 macro_rules! receives {
     ($($name:ident $make:ident;)*) => {$(
         #[inline(always)]
-        pub fn $name(buf: *mut u8, count: i64, datatype: &'static Arc<Datatype>, source: Source,
-            tag: Option<u32>, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
+        pub fn $name<R: RequestForm>(buf: *mut u8, count: i64, datatype: &'static Arc<Datatype>,
+            source: Source, tag: Option<u32>, comm: &'static Arc<Comm>, request: Out<R>)
+            -> Result<()> {
             comm.check_assertions(source, tag)?;
             let buffer = buffer(buf, count, datatype);
             // SAFETY: the program leaves the buffer alone between each start and completion.
             let made = unsafe { pt2pt::$make(comm, buffer, source, tag) };
-            request.set(handle::insert(made));
+            request.set(R::of(handle::insert(made)));
             Ok(())
         }
     )*};

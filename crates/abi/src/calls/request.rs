@@ -14,11 +14,11 @@ use std::sync::OnceLock;
 
 /// The request behind a handle. `None` for MPI_REQUEST_NULL.
 #[inline]
-fn look_up(h: Handle) -> Result<Option<&'static Arc<Request>>> {
-    if h == constants::MPI_REQUEST_NULL {
+fn look_up<R: RequestForm>(h: R) -> Result<Option<&'static Arc<Request>>> {
+    if h == R::null() {
         Ok(None)
     } else {
-        handle::get::<Request>(h).map(Some).ok_or_else(|| {
+        h.request().map(Some).ok_or_else(|| {
             err!(
                 Request,
                 "request is no valid request handle (freed, or never set)"
@@ -37,10 +37,10 @@ pub fn sent() -> Handle {
 
 /// Sets the handle to MPI_REQUEST_NULL if it is [`sent`]. The status of such a request is empty.
 #[inline]
-fn take_completed_send(h: &mut Handle) -> bool {
-    let is_sent = *h == sent();
+fn take_completed_send<R: RequestForm>(h: &mut R) -> bool {
+    let is_sent = *h == R::of(sent());
     if is_sent {
-        *h = constants::MPI_REQUEST_NULL;
+        *h = R::null();
     }
     is_sent
 }
@@ -48,7 +48,11 @@ fn take_completed_send(h: &mut Handle) -> bool {
 /// Completes a request and releases its handle unless it is persistent. `device`: see
 /// [`Request::complete`].
 #[inline]
-fn complete(h: &mut Handle, req: &Arc<Request>, device: &mut Option<DeviceGuard>) -> Outcome {
+fn complete<R: RequestForm>(
+    h: &mut R,
+    req: &Arc<Request>,
+    device: &mut Option<DeviceGuard>,
+) -> Outcome {
     let mut outcome = req.complete(device);
     if let (Some(e), Some(comm)) = (&outcome.error, req.comm())
         && e.scope().is_none()
@@ -64,8 +68,8 @@ fn complete(h: &mut Handle, req: &Arc<Request>, device: &mut Option<DeviceGuard>
 /// Completes a request that is complete, as [`complete`] does, and stores its status, if it is a
 /// send or a receive that has ended well. False: nothing was done.
 #[inline(always)]
-fn complete_well(
-    h: &mut Handle,
+fn complete_well<R: RequestForm>(
+    h: &mut R,
     req: &Arc<Request>,
     device: &mut Option<DeviceGuard>,
     status: OutStatus,
@@ -85,7 +89,7 @@ fn complete_well(
 
 /// Completes a request that is complete, stores its status and returns its error.
 #[inline]
-fn complete_one(h: &mut Handle, req: &Arc<Request>, status: OutStatus) -> Result<()> {
+fn complete_one<R: RequestForm>(h: &mut R, req: &Arc<Request>, status: OutStatus) -> Result<()> {
     let mut device = None;
     let result = match complete_well(h, req, &mut device, status) {
         true => Ok(()),
@@ -99,7 +103,7 @@ fn complete_one(h: &mut Handle, req: &Arc<Request>, status: OutStatus) -> Result
 
 /// Releases the handle of a completed request. `device`: see [`Request::complete`].
 #[inline]
-fn release_handle(h: &mut Handle, device: &mut Option<DeviceGuard>) {
+fn release_handle<R: RequestForm>(h: &mut R, device: &mut Option<DeviceGuard>) {
     if !take_completed_send(h) {
         free_handle(h, device);
     }
@@ -107,11 +111,11 @@ fn release_handle(h: &mut Handle, device: &mut Option<DeviceGuard>) {
 
 /// Frees the handle of a completed request, which is not [`sent`].
 #[inline(always)]
-fn free_handle(h: &mut Handle, device: &mut Option<DeviceGuard>) {
+fn free_handle<R: RequestForm>(h: &mut R, device: &mut Option<DeviceGuard>) {
     // If another thread completes the same request, the program is in error. The handle is freed in
     // any case.
-    let request = handle::remove::<Request>(*h);
-    *h = constants::MPI_REQUEST_NULL;
+    let request = h.free();
+    *h = R::null();
     let remaining = match (request, &mut *device) {
         (Some(request), Some(d)) => request.recycle(d),
         (request, _) => request,
@@ -171,7 +175,7 @@ fn check_same_origin<'a>(requests: impl Iterator<Item = &'a Arc<Request>>) -> Re
 }
 
 /// The active requests of an array, with their indices.
-fn active_requests(handles: &[Handle]) -> Result<ArrayRequests> {
+fn active_requests<R: RequestForm>(handles: &[R]) -> Result<ArrayRequests> {
     let mut all = ArrayRequests::with_capacity(handles.len());
     for (at, &h) in handles.iter().enumerate() {
         match look_up(h).map_err(|e| err!(Request, "array_of_requests[{at}]: {}", e.text()))? {
@@ -199,8 +203,8 @@ fn in_status(first: &Error) -> Error {
 
 /// Completes all of `ready`. `status_index` gives the index of each status. Errors of single
 /// operations go into their statuses.
-fn complete_each(
-    handles: &mut [Handle],
+fn complete_each<R: RequestForm>(
+    handles: &mut [R],
     ready: &[ArrayRequest],
     statuses: &OutStatuses,
     status_index: impl Fn(usize, usize) -> usize,
@@ -229,7 +233,7 @@ fn complete_each(
     failed.map_or(Ok(()), Err)
 }
 
-pub fn wait(request: &mut Handle, status: OutStatus) -> Result<()> {
+pub fn wait<R: RequestForm>(request: &mut R, status: OutStatus) -> Result<()> {
     if take_completed_send(request) {
         return finish(Outcome::EMPTY, status);
     }
@@ -246,7 +250,7 @@ pub fn wait(request: &mut Handle, status: OutStatus) -> Result<()> {
     }
 }
 
-pub fn test(request: &mut Handle, flag: OutFlag, status: OutStatus) -> Result<()> {
+pub fn test<R: RequestForm>(request: &mut R, flag: OutFlag, status: OutStatus) -> Result<()> {
     if take_completed_send(request) {
         flag.set(true);
         return finish(Outcome::EMPTY, status);
@@ -276,9 +280,9 @@ fn empty_statuses(count: usize, statuses: &OutStatuses) {
     }
 }
 
-pub fn waitall(
+pub fn waitall<R: RequestForm>(
     _count: i64,
-    array_of_requests: &mut [Handle],
+    array_of_requests: &mut [R],
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
     for h in array_of_requests.iter_mut() {
@@ -292,9 +296,9 @@ pub fn waitall(
     complete_each(array_of_requests, &all, &array_of_statuses, |_, at| at)
 }
 
-pub fn testall(
+pub fn testall<R: RequestForm>(
     _count: i64,
-    array_of_requests: &mut [Handle],
+    array_of_requests: &mut [R],
     flag: OutFlag,
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
@@ -310,9 +314,9 @@ pub fn testall(
     complete_each(array_of_requests, &all, &array_of_statuses, |_, at| at)
 }
 
-pub fn waitany(
+pub fn waitany<R: RequestForm>(
     _count: i64,
-    array_of_requests: &mut [Handle],
+    array_of_requests: &mut [R],
     indx: Out<i32>,
     status: OutStatus,
 ) -> Result<()> {
@@ -326,9 +330,9 @@ pub fn waitany(
     complete_one(&mut array_of_requests[at], request, status)
 }
 
-pub fn testany(
+pub fn testany<R: RequestForm>(
     _count: i64,
-    array_of_requests: &mut [Handle],
+    array_of_requests: &mut [R],
     indx: Out<i32>,
     flag: OutFlag,
     status: OutStatus,
@@ -368,8 +372,8 @@ fn ready(all: &[ArrayRequest]) -> ArrayRequests {
 
 /// Completes the requests that can be completed, in array order (MPI_Waitsome, MPI_Testsome).
 /// `poll` first waits for or tests the active ones.
-fn complete_some(
-    handles: &mut [Handle],
+fn complete_some<R: RequestForm>(
+    handles: &mut [R],
     poll: impl FnOnce(&[ArrayRequest]),
     outcount: Out<i32>,
     indices: OutInts,
@@ -389,9 +393,9 @@ fn complete_some(
     complete_each(handles, &ready, statuses, |nth, _| nth)
 }
 
-pub fn waitsome(
+pub fn waitsome<R: RequestForm>(
     _incount: i64,
-    array_of_requests: &mut [Handle],
+    array_of_requests: &mut [R],
     outcount: Out<i32>,
     array_of_indices: OutInts,
     array_of_statuses: OutStatuses,
@@ -408,9 +412,9 @@ pub fn waitsome(
     )
 }
 
-pub fn testsome(
+pub fn testsome<R: RequestForm>(
     _incount: i64,
-    array_of_requests: &mut [Handle],
+    array_of_requests: &mut [R],
     outcount: Out<i32>,
     array_of_indices: OutInts,
     array_of_statuses: OutStatuses,

@@ -104,6 +104,17 @@ impl<V> Table<V> {
         self.get(handle)
     }
 
+    /// The value at `index`, whatever the generation of its handle.
+    #[inline]
+    pub fn get_at(&self, index: u32) -> Option<&V> {
+        let slot = self.slot(index)?;
+        if slot.tag.load(Ordering::Acquire) <= GENERATION_MASK {
+            return None;
+        }
+        // SAFETY: as in `get`.
+        Some(unsafe { (*slot.value.get()).assume_init_ref() })
+    }
+
     /// The handle of the value at `index`.
     pub fn handle_at(&self, index: u32) -> Option<Handle> {
         let tag = self.slot(index)?.tag.load(Ordering::Acquire);
@@ -160,7 +171,19 @@ impl<V> Table<V> {
     pub fn remove_if(&self, exclusive: bool, handle: Handle) -> Option<V> {
         let index = handle as u32;
         let slot = self.slot(index)?;
-        let tag = (handle >> 32) as u32;
+        self.take(exclusive, index, slot, (handle >> 32) as u32)
+    }
+
+    /// Takes the value at `index` out, whatever the generation of its handle.
+    #[inline]
+    pub fn remove_at_if(&self, exclusive: bool, index: u32) -> Option<V> {
+        let slot = self.slot(index)?;
+        self.take(exclusive, index, slot, slot.tag.load(Ordering::Relaxed))
+    }
+
+    /// Takes a value out of its slot if that has this tag.
+    #[inline(always)]
+    fn take(&self, exclusive: bool, index: u32, slot: &Slot<V>, tag: u32) -> Option<V> {
         if tag <= GENERATION_MASK {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use super::parameter::{Lowered, lower};
 use crate::kind::Kind;
-use crate::{Function, Returns, functions};
+use crate::{Function, Parameter, Returns, functions, per_abi};
 use std::fmt::Write;
 
 /// Functions with compound arguments, whose conversion is not made from the description: functions
@@ -70,7 +70,14 @@ fn entry(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
              compound::{short}::<A>({names}) }}\n}}"
         );
     } else {
-        body(out, f, &short, number, &lowered, &declared);
+        body(
+            out,
+            f,
+            name,
+            number,
+            (&parameters, &lowered),
+            (&declared, &names),
+        );
     }
     for prefix in ["", "P"] {
         let _ = writeln!(
@@ -107,13 +114,14 @@ fn result(f: &Function) -> &'static str {
 fn body(
     out: &mut String,
     f: &Function,
-    short: &str,
+    name: &str,
     number: u32,
-    lowered: &[Lowered],
-    declared: &str,
+    (parameters, lowered): (&[&Parameter], &[Lowered]),
+    (declared, names): (&str, &str),
 ) {
     let result = result(f);
-    let head = format!("unsafe extern \"C\" fn body_{short}({declared}) -> {result}");
+    let short = name.trim_start_matches("MPI_").to_lowercase();
+    let mut head = format!("unsafe extern \"C\" fn body_{short}({declared}) -> {result}");
     if f.chapter == "convert" {
         // Conversions between handles and ints are those of Fortran, which each ABI defines.
         let c = match &f.returns {
@@ -157,10 +165,42 @@ fn body(
         "" => String::new(),
         text => format!("if returned == 0 {{ {} }}\n        ", text.trim_end()),
     };
+    let of_form = per_abi().position(|of_form| of_form == name);
     let value = match f.returns {
-        Returns::Code => "A::code_out(returned)",
+        Returns::Code if of_form.is_none() => "A::code_out(returned)",
         _ => "returned",
     };
+    // The entry for this form of requests returns this ABI's codes.
+    let entry = match of_form {
+        Some(at) => format!("abi_function::<A, _>({at})"),
+        None => format!("function({number})"),
+    };
+    let mut statuses = parameters
+        .iter()
+        .filter(|p| p.kind.is("new status") || p.kind.is("statuses"));
+    if let (Some(_), Some(status)) = (of_form, statuses.next()) {
+        // Without a status there is nothing to do after the call: it becomes a jump.
+        let n = &status.name;
+        let passed = parameters
+            .iter()
+            .zip(lowered)
+            .map(|(p, l)| match p == status {
+                true => format!("{n}.cast()"),
+                false => l.pass.clone(),
+            });
+        let _ = writeln!(
+            out,
+            "{head} {{\n    // SAFETY: as below.\n    unsafe {{\n        if \
+             is_ignored::<A>({n}) {{\n            let entry: unsafe extern \"C\" fn({}) -> \
+             {standard} = {entry};\n            return entry({});\n        }}\n        \
+             with_status_{short}({names})\n    }}\n}}",
+            types.join(", "),
+            passed.collect::<Vec<_>>().join(", "),
+        );
+        head = format!(
+            "#[inline(never)]\nunsafe extern \"C\" fn with_status_{short}({declared}) -> {result}"
+        );
+    }
     // The entry is read last, so that conversions have its register.
     let places: Vec<String> = (0..passed.len()).map(|at| format!("passed.{at}")).collect();
     let converted: String = passed.iter().map(|one| format!("{one}, ")).collect();
@@ -169,7 +209,7 @@ fn body(
         "{head} {{\n    // SAFETY: the entry has these types; what the program passes is \
          converted and no more.\n    unsafe {{\n        {before}let passed = \
          ({converted});\n        let entry: unsafe extern \"C\" fn({}) -> {standard} = \
-         function({number});\n        let returned = entry({});\n        \
+         {entry};\n        let returned = entry({});\n        \
          {after}{on_success}{value}\n    }}\n}}",
         types.join(", "),
         places.join(", "),

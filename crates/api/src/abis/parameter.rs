@@ -114,6 +114,12 @@ pub(super) fn lower(f: &Function, p: &Parameter, large: bool) -> Lowered {
         ..Lowered::default()
     };
     match &p.kind {
+        _ if f.is_per_abi() && matches!(n, "request" | "array_of_requests") => Lowered {
+            ty: "*mut H".into(),
+            standard: "*mut H".into(),
+            pass: n.into(),
+            ..Lowered::default()
+        },
         Kind::Object(o, passing) => object(n, o.c, *passing),
         Kind::Function(..) | Kind::Variadic => plain,
         Kind::Plain(kind) => plain_kind(f, p, kind.word, plain),
