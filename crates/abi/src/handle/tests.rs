@@ -128,3 +128,22 @@ fn threads_share_it() {
         }
     });
 }
+
+#[test]
+fn an_index_finds_the_value_that_has_it_now() {
+    for alone in [false, true] {
+        let table: Table<u32> = Table::new();
+        let first = table.insert_if(alone, 3, 10);
+        let index = first as u32;
+        assert_eq!(table.get_at(index), Some(&10));
+        assert_eq!(table.remove_at_if(alone, index), Some(10));
+        assert_eq!((table.get_at(index), table.get(first)), (None, None));
+        assert_eq!(table.remove_at_if(alone, index), None);
+        // The next value gets the index, under another handle.
+        let second = table.insert_if(alone, 3, 20);
+        assert!(second as u32 == index && second != first);
+        assert_eq!((table.get_at(index), table.get(first)), (Some(&20), None));
+        assert_eq!(table.get_at(index + 1), None);
+        assert_eq!(table.remove_at_if(alone, 1 << 30), None);
+    }
+}
