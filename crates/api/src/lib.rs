@@ -129,8 +129,8 @@ impl Function {
             .filter(move |p| large || !p.large_only)
     }
 
-    /// Is it for messages, which programs have by the thousands? Then its entry point exists for each
-    /// ABI: it takes requests in the ABI's form and returns its error codes, so that the ABI's
+    /// Is it for messages, which programs have by the thousands? Then its entry point exists for
+    /// each ABI: it takes requests in the ABI's form and returns its error codes, so that the ABI's
     /// library need not convert them.
     pub fn is_per_abi(&self) -> bool {
         matches!(
