@@ -108,8 +108,8 @@ fn exported(out: &mut String, f: &Function, name: &str, large: bool) {
             out,
             "/// The symbol {prefix}{name}.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn \
              {prefix}{name}({}) -> {} {{\n    \
-             // SAFETY: the arguments are passed on as they are.\n    unsafe {{ {fast}{}{}({names}) \
-             }}\n}}",
+             // SAFETY: the arguments are passed on as they are.\n    \
+             unsafe {{ {fast}{}{}({names}) }}\n}}",
             parameters(f, large, "Handle"),
             returns(f),
             body_name(name),
