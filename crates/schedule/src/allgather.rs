@@ -75,24 +75,30 @@ pub(crate) fn doubling(b: &mut Builder, t: Team, x: Blocks) {
 /// exchange half of all. What a rank exchanges has to lie in one piece, so it begins with the block
 /// of the rank whose number is its own with the bits in reverse.
 fn doubling_reversed(b: &mut Builder, t: Team, x: Blocks, whole: Piece, units: i64) {
-    let own = x.own.unwrap_or_else(|| (x.block)(t.rank));
+    let mut own = x.own;
     let place = reversed(t.rank, t.size);
-    if place == t.rank {
-        b.copy(own, (x.block)(t.rank));
-    } else {
+    if place != t.rank {
         // The own block comes back in a later round.
         b.recv(place, (x.block)(place));
-        b.send(place, own);
+        b.send(place, own.take().unwrap_or_else(|| (x.block)(t.rank)));
         b.sync();
     }
+    // Otherwise it is sent from where it is, as in a ring: lines that were just written come more
+    // slowly to another core.
     let mut have = 1;
     while have < t.size {
         let other = place ^ have;
         let run = |r: u32| whole.part(i64::from(r & !(have - 1)) * units, i64::from(have) * units);
         b.recv(reversed(other, t.size), run(other));
-        b.send(reversed(other, t.size), run(place));
+        b.send(reversed(other, t.size), own.unwrap_or_else(|| run(place)));
+        if let Some(own) = own.take() {
+            b.copy(own, (x.block)(t.rank));
+        }
         b.sync();
         have *= 2;
+    }
+    if let Some(own) = own {
+        b.copy(own, (x.block)(t.rank));
     }
 }
 

@@ -12,6 +12,8 @@
 #[path = "loom/memory.rs"]
 mod memory;
 
+#[path = "../src/shm/announcements.rs"]
+mod announcements;
 #[path = "../src/shm/cells/mod.rs"]
 mod cells;
 #[path = "../src/shm/coll/counter_board.rs"]
@@ -27,6 +29,8 @@ mod ring;
 #[path = "../src/shm/update_slot.rs"]
 mod update_slot;
 
+#[path = "loom/announcements.rs"]
+mod announcements_model;
 #[path = "loom/counter_board.rs"]
 mod counter_board_model;
 #[path = "loom/flat_board.rs"]

@@ -235,7 +235,7 @@ const TRANSPORT_EXCEPTIONS: [(&str, &str); 3] = [
 
 #[test]
 fn transports_do_not_use_each_other() {
-    let layers: [(&str, &[&str]); 37] = [
+    let layers: [(&str, &[&str]); 38] = [
         (
             "registry",
             &[
@@ -282,6 +282,7 @@ fn transports_do_not_use_each_other() {
                 "shm",
                 "shm::cells",
                 "shm::cma",
+                "shm::announcements",
                 "shm::control",
                 "shm::early",
                 "shm::fastbox",
@@ -301,8 +302,15 @@ fn transports_do_not_use_each_other() {
         ("shm::core_sharing", &["shm", "shm::wakeup_word"]),
         (
             "shm::layout",
-            &["shm::cma", "shm::coll", "shm::control", "shm::memory"],
+            &[
+                "shm::announcements",
+                "shm::cma",
+                "shm::coll",
+                "shm::control",
+                "shm::memory",
+            ],
         ),
+        ("shm::announcements", &["shm::memory"]),
         ("shm::cma", &["shm::control", "shm::memory"]),
         ("shm::coll", &["shm::memory"]),
         (

@@ -35,13 +35,19 @@ pub(crate) const EDGES: u8 = 11;
 pub(crate) const SPECULATIVE: u8 = 12;
 /// A speculative message has found no posted receive: the sender returns to RTS for a while.
 pub(crate) const UNEXPECTED: u8 = 13;
-/// CTS of a receive that was posted before the RTS. The next messages may be speculative.
+/// CTS of a receive that was posted before the RTS. The next messages may be speculative. In answer
+/// to RTS_WITHDRAWABLE: pipelined copy is faster, and the next messages may be eager.
 pub(crate) const CTS_PREPOSTED: u8 = 14;
 
 /// ACTIVE: an active message of the crates above. The bytes are theirs; there is no header.
 pub(crate) const ACTIVE: u8 = 15;
 
-/// Longest header, bytes: an RTS with its count of speculative messages.
+/// RTS of a message that its sender may withdraw. It names a slot.
+pub(crate) const RTS_WITHDRAWABLE: u8 = 16;
+/// The bytes of a message that was withdrawn, with its slot.
+pub(crate) const WITHDRAWN: u8 = 17;
+
+/// Longest header, bytes: an RTS with its count of speculative messages, or its slot.
 pub(crate) const HEADER_MAX_BYTES: usize = 40;
 /// Length of an eager message's header, bytes: its match key.
 pub(crate) const EAGER_HEADER_BYTES: usize = SHORT_HEAD_BYTES;

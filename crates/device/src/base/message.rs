@@ -17,8 +17,12 @@ pub(crate) enum Content {
         sync: Option<u32>,
     },
     /// An RTS. `address` is where the bytes lie at the sender; 0 means that the sender sends them
-    /// when it gets a CTS.
-    Rts { address: u64, request: u32 },
+    /// when it gets a CTS. With a `slot`, the sender may withdraw the message.
+    Rts {
+        address: u64,
+        request: u32,
+        slot: Option<u32>,
+    },
     /// A speculative message, whole or in part. The engine has its bytes under this number.
     Speculative { number: u32 },
 }
@@ -57,6 +61,8 @@ pub(crate) struct MatchedRts {
     pub address: u64,
     /// The sender's request.
     pub request: u32,
+    /// The slot of an announcement that the sender may withdraw.
+    pub slot: Option<u32>,
     /// The receive was posted before the RTS arrived.
     pub preposted: bool,
 }

@@ -202,6 +202,18 @@ impl Requests {
             .map(|s| &mut s.operation)
     }
 
+    /// A large send whose announcement was withdrawn becomes a queued eager one.
+    pub fn make_queued(&mut self, req: ReqId) {
+        let operation = &mut self.slots[req.0 as usize].operation;
+        match std::mem::replace(operation, Operation::Free) {
+            Operation::SendLarge { source, .. } => {
+                *operation = Operation::SendQueued { source };
+                self.large_sends -= 1;
+            }
+            other => *operation = other,
+        }
+    }
+
     pub fn set_envelope(&mut self, req: ReqId, envelope: Envelope) {
         self.slots[req.0 as usize].completion.envelope = envelope;
     }

@@ -7,6 +7,7 @@ use crate::base::key::{Key, ProcId};
 use crate::base::request::{Operation, ReqId, SendMode};
 use crate::progress::device::Device;
 use crate::protocol::SHORT_MAX_BYTES;
+use crate::protocol::withdrawable::WITHDRAWABLE_MIN_BYTES;
 use ferry_transport::Answer;
 
 impl Device {
@@ -62,6 +63,16 @@ impl Device {
         };
         if on_card || len + header::EAGER_HEADER_BYTES > eager_max {
             return Some(worker.send_large(to, key, source, mode, on_card));
+        }
+        if let Source::Bytes { ptr, len } = source
+            && len >= WITHDRAWABLE_MIN_BYTES
+            && mode != SendMode::Synchronous
+            && features.same_node
+            && features.remote_read
+            && worker.engine.zero_copy.is_enabled()
+            && let Some(req) = worker.send_withdrawable(to, &key, ptr, len)
+        {
+            return Some(req);
         }
         if mode == SendMode::Synchronous {
             // SAFETY: the caller's promise.

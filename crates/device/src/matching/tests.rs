@@ -105,6 +105,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn message(key: Key, number: u64) -> Unexpected {
     let content = Content::Rts {
+        slot: None,
         address: 0,
         request: 0,
     };

@@ -124,6 +124,9 @@ impl Device {
         if !self.background.is_empty() {
             moved |= self.advance_background();
         }
+        if !moved && self.worker.engine.withdrawables.has_open() {
+            moved = self.worker.withdraw_after_patience();
+        }
         self.worker.settle_device_memory();
         // Messages that this has sent, such as those of collectives, wait for no other call.
         self.worker.transports.flush_coalesced();

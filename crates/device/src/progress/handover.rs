@@ -289,6 +289,7 @@ impl Device {
     pub(crate) fn arm_wakeup(&mut self) {
         if let Some(thread) = &mut self.progress_thread {
             thread.armed = true;
+            self.worker.withdraw_announcements();
             self.worker.transports.arm(Sleeper::Progress);
         }
     }

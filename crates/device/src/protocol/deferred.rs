@@ -349,6 +349,7 @@ mod tests {
     /// The RTS of a message of 100 kB that has matched `req`, which was posted later.
     fn rts(req: ReqId, request: u32) -> MatchedRts {
         MatchedRts {
+            slot: None,
             req,
             from: PEER,
             len: 100_000,

@@ -15,6 +15,7 @@ use crate::protocol::select::PathSelector;
 use crate::protocol::single_copy::SingleCopies;
 use crate::protocol::speculative::Speculative;
 use crate::protocol::stream::Streams;
+use crate::protocol::withdrawable::Withdrawables;
 use crate::protocol::zero_copy::ZeroCopySelector;
 use crate::queue::batch::Batch;
 use crate::queue::outbox::Outbox;
@@ -46,6 +47,7 @@ pub(crate) struct Engine {
     pub path_selector: PathSelector,
     pub single_copies: SingleCopies,
     pub streams: Streams,
+    pub withdrawables: Withdrawables,
     pub speculative: Speculative,
     pub deferred: DeferredReceives,
     pub zero_copy: ZeroCopySelector,
@@ -72,6 +74,7 @@ impl Engine {
             path_selector: PathSelector::default(),
             single_copies: SingleCopies::default(),
             streams: Streams::default(),
+            withdrawables: Withdrawables::default(),
             speculative: Speculative::default(),
             deferred: DeferredReceives::default(),
             zero_copy: ZeroCopySelector::default(),

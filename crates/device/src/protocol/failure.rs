@@ -140,6 +140,7 @@ impl Engine {
     fn fail_sends_to(&mut self, peer: ProcId) {
         let mut failed = self.outbox.forget(peer);
         self.streams.forget(peer);
+        self.withdrawables.forget(peer);
         self.speculative.forget(peer);
         failed.extend(self.deferred.forget(peer));
         for req in failed {

@@ -23,6 +23,7 @@ pub(crate) mod select;
 pub(crate) mod single_copy;
 pub(crate) mod speculative;
 mod stream;
+pub(crate) mod withdrawable;
 pub(crate) mod zero_copy;
 
 pub(crate) use eager::SHORT_MAX_BYTES;

@@ -12,7 +12,9 @@ use crate::protocol::deferred::QUEUE_EDGES_MIN_BYTES;
 use crate::protocol::device_memory::ON_CARD;
 use crate::protocol::engine::{Engine, Worker};
 use crate::protocol::single_copy::SingleCopyTask;
+use crate::protocol::withdrawable::Answer;
 use crate::queue::outgoing::{Outgoing, Payload};
+use ferry_transport::shm::ANNOUNCEMENTS_MAX;
 use std::time::Instant;
 
 impl Worker {
@@ -70,11 +72,18 @@ impl Worker {
 }
 
 impl Engine {
-    /// RTS: a message is announced.
-    pub fn on_rts(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+    /// RTS: a message is announced. `withdrawable`: its sender may withdraw it.
+    pub fn on_rts(&mut self, from: ProcId, bytes: &[u8], withdrawable: bool) -> Option<()> {
         let mut fields = Fields(bytes);
         let key = fields.key()?;
         let (len, address, request) = (fields.u64()?, fields.u64()?, fields.u32()?);
+        let slot = match withdrawable {
+            true => Some(fields.u32().filter(|&slot| slot < ANNOUNCEMENTS_MAX)?),
+            false => None,
+        };
+        if withdrawable && address == 0 {
+            return None;
+        }
         self.count_received(from, len);
         COUNTERS.received_announced.add(1);
         if let Some(speculative) = fields.u32() {
@@ -89,6 +98,7 @@ impl Engine {
                     len,
                     address,
                     request,
+                    slot,
                     preposted: true,
                 });
             }
@@ -96,7 +106,11 @@ impl Engine {
                 key,
                 from,
                 len,
-                content: Content::Rts { address, request },
+                content: Content::Rts {
+                    address,
+                    request,
+                    slot,
+                },
             }),
         }
         Some(())
@@ -119,12 +133,17 @@ impl Engine {
                     self.queue_fin(from, request);
                 }
             }
-            Content::Rts { address, request } => self.on_matched_rts(MatchedRts {
+            Content::Rts {
+                address,
+                request,
+                slot,
+            } => self.on_matched_rts(MatchedRts {
                 req,
                 from,
                 len,
                 address,
                 request,
+                slot,
                 preposted: false,
             }),
             Content::Speculative { number } => self.on_matched_speculative(req, from, number),
@@ -174,9 +193,12 @@ impl Engine {
                 to, cts, source, ..
             }) if *to == from && *cts == Cts::Awaited => {
                 *cts = Cts::Received;
+                let answer = Answer::Asked { chosen: preposted };
+                let withdrawable = self.withdrawables.close(mine, answer);
                 let len = source.len() as u64;
                 self.record_peer_path(from, len, Path::Pipelined);
-                self.speculative.record(from, len, preposted);
+                self.speculative
+                    .record(from, len, preposted && !withdrawable);
             }
             _ => return None,
         }
@@ -253,6 +275,7 @@ impl Engine {
                 if read {
                     self.speculative.record(from, len, false);
                 }
+                self.withdrawables.close(req, Answer::Read);
                 self.record_peer_path(from, len, Path::SingleCopy);
                 self.record_own_path(from, len, Path::SingleCopy);
             }

@@ -36,6 +36,10 @@ pub(crate) struct PendingRead {
 /// (docs/measured/shm.md): longer ones do not stay in the caches in any case.
 const EXCHANGE_ALONE_MAX_BYTES: u64 = 1024 * 1024;
 
+/// Messages shorter than this, bytes, are read without the sender's help while others wait to be
+/// read: asking for it costs more than it gains. A choice.
+const STREAM_ALONE_MAX_BYTES: u64 = 96 * 1024;
+
 /// Messages to be read, and messages that are being read.
 #[derive(Default)]
 pub(crate) struct SingleCopies {
@@ -133,6 +137,9 @@ impl Worker {
         context: CopyContext,
     ) -> bool {
         let SingleCopyTask { rts, matched_at } = task;
+        if !self.claims(&rts) {
+            return false;
+        }
         let (req, from, request) = (rts.req, rts.from, rts.request);
         let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else {
             return false;
@@ -153,8 +160,10 @@ impl Worker {
             None => Path::Pipelined,
         };
         if path == Path::Pipelined {
-            // Speculative messages go by pipelined copy, and are no part of a trial.
-            let preposted = rts.preposted && sample.as_ref().is_none_or(|s| !s.is_trial());
+            // Speculative messages go by pipelined copy, and are no part of a trial. A message that
+            // may be withdrawn is asked for in this form if that is the choice.
+            let preposted = rts.preposted || rts.slot.is_some();
+            let preposted = preposted && sample.as_ref().is_none_or(|s| !s.is_trial());
             self.engine.queue_cts(req, from, request, sample, preposted);
             return false;
         }
@@ -163,8 +172,10 @@ impl Worker {
         };
         // Where both processes read, each would also write parts into the other's buffer, and take
         // these lines from the other core.
-        let reads_alone =
+        let exchanges =
             receiver_state == ReceiverState::AlsoSending && len <= EXCHANGE_ALONE_MAX_BYTES;
+        let reads_alone =
+            exchanges || len < STREAM_ALONE_MAX_BYTES && self.engine.single_copies.has_tasks();
         let begun = match sink {
             // SAFETY: the receive's buffer is valid until its completion; `len` is at most its
             // capacity.

@@ -2,7 +2,9 @@
 //! each other's memory, cores and sleep.
 
 use super::Transports;
-use crate::shm::{CounterBoard, FlatBoard, PeerMemory, SharedMemory, UpdateSlot, Waker};
+use crate::shm::{
+    Announcements, CounterBoard, FlatBoard, PeerMemory, SharedMemory, UpdateSlot, Waker,
+};
 use crate::{NodeCollectives, ProcId};
 
 impl Transports {
@@ -70,6 +72,11 @@ impl Transports {
         if let Some(shm) = &self.shm {
             NodeCollectives::wake(shm, peer);
         }
+    }
+
+    /// [`Shm::announcements`](crate::shm::Shm::announcements).
+    pub fn announcements(&mut self, peer: ProcId) -> Option<Announcements> {
+        self.shm.as_mut()?.announcements(peer)
     }
 
     /// [`Shm::update_slot`](crate::shm::Shm::update_slot).

@@ -1,10 +1,11 @@
 //! The layout of the transport's part of the node's segment.
 //!
 //! ```text
-//! control pages │ rings, from each process to each: ring, copy table │ boards of each process
-//! 0                                                                   boards_offset
+//! control pages │ rings, from each to each: ring, copy table, words │ boards of each process
+//! 0                                                                  boards_offset
 //! ```
 
+use super::announcements::AnnouncementWords;
 use super::cma::CopyTable;
 use super::coll::{BOARDS_PER_RANK, board_bytes};
 use super::control::CONTROL_BYTES;
@@ -23,9 +24,14 @@ const PAGE_BYTES: usize = 4096;
 /// puts copies on it with which the ring's reader may assist.
 pub(super) const COPY_TABLE_AT: usize = RING_BYTES.next_multiple_of(PAGE_BYTES);
 
-/// Bytes of a ring and its copy table.
+/// Offset of the words for announcements that the ring's writer may withdraw, bytes: behind the
+/// copy table.
+pub(super) const ANNOUNCEMENTS_AT: usize =
+    COPY_TABLE_AT + size_of::<CopyTable>().next_multiple_of(align_of::<AnnouncementWords>());
+
+/// Bytes of a ring, its copy table and its words for announcements.
 pub(super) const MAPPED_BYTES: usize =
-    COPY_TABLE_AT + size_of::<CopyTable>().next_multiple_of(PAGE_BYTES);
+    (ANNOUNCEMENTS_AT + size_of::<AnnouncementWords>()).next_multiple_of(PAGE_BYTES);
 
 const _: () = assert!(MAPPED_BYTES as u64 <= STRIDE_BYTES);
 

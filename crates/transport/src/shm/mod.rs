@@ -29,6 +29,7 @@
 //! other. A ring is mapped when the pair first communicates. A page of it costs memory when it is
 //! first written. Behind them lies the arena (`shared_memory`), which no message uses.
 
+mod announcements;
 mod assist;
 mod cells;
 mod cma;
@@ -49,6 +50,7 @@ mod shared_memory;
 mod update_slot;
 pub(crate) mod wakeup_word;
 
+pub use announcements::{ANNOUNCEMENTS_MAX, AnnouncementWords, Announcements};
 pub use cma::PeerMemory;
 pub use coll::{Awaited, COUNT_PER_MEMBER, CounterBoard, SLOT_MAX_BYTES};
 pub use coll::{FLAT_MAX_RANKS, FlatBoard, MARK_BITS, PHASES, POST_MAX_BYTES};
@@ -315,6 +317,18 @@ impl Shm {
     pub fn update_slot(&self, peer: ProcId) -> Option<&'static UpdateSlot> {
         let controls: &'static [Control] = self.controls;
         self.index(peer).map(|i| &controls[i].updates)
+    }
+
+    /// The words of announcements between this process and a peer that may be withdrawn. `None`:
+    /// there are none, for the processes have no core each, or the peer's memory cannot be read.
+    pub fn announcements(&mut self, peer: ProcId) -> Option<Announcements> {
+        // A segment of several jobs may be unmapped.
+        if !self.core_each || self.by_process.is_some() {
+            return None;
+        }
+        let i = self.index(peer).filter(|&i| i != self.me)?;
+        let peer = self.peer(i).ok()?;
+        (peer.readable != Some(false)).then_some(peer.announcements)
     }
 
     /// Sends by `write`, which is told whether each process has a core of its own and returns

@@ -1,12 +1,13 @@
 //! A peer on this node: opening its rings, and delivering what comes from it.
 
 use super::Shm;
+use super::announcements::{AnnouncementWords, Announcements};
 use super::cells::Cells;
 use super::cma::{CooperativeCopies, CopyTable};
 use super::control::CONTROL_BYTES;
 use super::early::EarlyBody;
 use super::fastbox::Fastbox;
-use super::layout::{COPY_TABLE_AT, MAPPED_BYTES, STRIDE_BYTES, map};
+use super::layout::{ANNOUNCEMENTS_AT, COPY_TABLE_AT, MAPPED_BYTES, STRIDE_BYTES, map};
 use super::memory::{self, FASTBOX_AT};
 use super::pair::{Next, Pair};
 use super::reassembly::Reassembly;
@@ -26,6 +27,8 @@ pub(super) struct Peer {
     pub ring_open_requested: bool,
     /// Cooperative copies of messages from it and to it.
     pub copies: CooperativeCopies,
+    /// Announcements of messages from it and to it that may be withdrawn.
+    pub announcements: Announcements,
     /// Whether its messages were unexpected lately.
     pub throttle: PollThrottle,
 }
@@ -140,10 +143,13 @@ impl Shm {
         };
         // SAFETY: these are new mappings of two rings. This process is the only writer of the one
         // and the only reader of the other, each from its beginning, once. The fastbox is in the
-        // lower process's outgoing ring, below its data. A copy table is behind each ring. All lie
-        // within the mapping, page aligned, and are atomics for which zeros are valid.
+        // lower process's outgoing ring, below its data. A copy table and words for announcements
+        // are behind each ring. All lie within the mapping, aligned, and are atomics for which
+        // zeros are valid.
         let peer = unsafe {
             let copy_table = |ring: *mut u8| &*ring.add(COPY_TABLE_AT).cast::<CopyTable>();
+            let announcements =
+                |ring: *mut u8| &*ring.add(ANNOUNCEMENTS_AT).cast::<AnnouncementWords>();
             let fastbox = Fastbox::new(if lower { out } else { into }.add(FASTBOX_AT), lower);
             Peer {
                 pair: Pair::new(
@@ -156,6 +162,10 @@ impl Shm {
                 readable: None,
                 ring_open_requested: false,
                 copies: CooperativeCopies::new(copy_table(out), copy_table(into)),
+                announcements: Announcements {
+                    own: announcements(out),
+                    peers: announcements(into),
+                },
                 throttle: PollThrottle::default(),
             }
         };

@@ -14,13 +14,18 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use trial::Trials;
 
-/// Size classes: below 32 KiB, 128 KiB, 512 KiB, 2 MiB and 8 MiB, and from 8 MiB on.
+/// Size classes: up to 64 KiB, then below 128 KiB, 512 KiB, 2 MiB and 8 MiB, and from 8 MiB on.
 pub(crate) const CLASSES: usize = 6;
+/// Longest message of the smallest size class, bytes: what would be eager if it were not announced.
+const SMALLEST_CLASS_MAX_BYTES: u64 = 64 * 1024;
 /// Maximum number of messages in a row that follow a peer's choice. A choice.
 const FOLLOWED_MESSAGES_MAX: u8 = 64;
 
 /// The size class of a message of `len` bytes.
 pub(crate) fn size_class(len: u64) -> usize {
+    if len <= SMALLEST_CLASS_MAX_BYTES {
+        return 0;
+    }
     let over = (len >> 15).checked_ilog2().map_or(0, |l| l / 2 + 1);
     (over as usize).min(CLASSES - 1)
 }
@@ -47,6 +52,9 @@ impl Default for PathSelector {
     fn default() -> PathSelector {
         let mut trials = [[Trials::new(1); CLASSES]; 3];
         trials[ReceiverState::AlsoSending as usize] = [Trials::new(2); CLASSES];
+        for of_copier in &mut trials {
+            of_copier[0] = Trials::of_smallest(of_copier[0].each);
+        }
         PathSelector {
             trials,
             last_ended: None,

@@ -13,8 +13,8 @@ fn classes_grow_by_four() {
     assert_eq!(
         [
             kib(16),
-            kib(31),
-            kib(32),
+            kib(64),
+            kib(65),
             kib(127),
             kib(128),
             kib(511),

@@ -9,6 +9,9 @@ pub(super) const TRIAL_MESSAGES: u32 = 6;
 /// Messages at the beginning of each part that do not count: earlier ones are still pending. A
 /// choice.
 const WARMUP_MESSAGES: u32 = 2;
+/// The same for the smallest size class. Its messages fit a cell each, so that the first ones may
+/// all have been written before they are read. A choice: more than a pair has cells.
+pub(super) const SMALLEST_WARMUP_MESSAGES: u32 = 18;
 /// Messages that count. The slowest of them is left out: it may have waited for something else.
 pub(super) const MEASURED_MESSAGES: u32 = TRIAL_MESSAGES - WARMUP_MESSAGES;
 /// Maximum number of further messages that do not count, because their memory was not used before,
@@ -100,10 +103,12 @@ pub(super) struct Trials {
     chosen: u32,
     /// Messages that have ended without being counted: the first ones.
     warmup: u32,
+    /// Messages of each part of a trial that are not to be counted.
+    warmup_max: u32,
     /// Messages that have ended without being counted: those that were disturbed.
     disturbed: u32,
     /// Messages that end for each one whose path is chosen: two if this process's own count.
-    each: u32,
+    pub each: u32,
     /// This process's own messages that are still to end in this stage.
     own_pending: u32,
     /// The number of trials so far.
@@ -124,6 +129,7 @@ impl Trials {
             stage: Stage::Trial(Path::SingleCopy),
             chosen: 0,
             warmup: 0,
+            warmup_max: WARMUP_MESSAGES * each,
             disturbed: 0,
             each,
             own_pending: 0,
@@ -131,6 +137,14 @@ impl Trials {
             single_copies: 0,
             period: TRIAL_PERIOD_MIN_MESSAGES,
             choice: Path::SingleCopy,
+        }
+    }
+
+    /// As [`Trials::new`], for the smallest size class.
+    pub fn of_smallest(each: u32) -> Trials {
+        Trials {
+            warmup_max: SMALLEST_WARMUP_MESSAGES * each,
+            ..Trials::new(each)
         }
     }
 
@@ -189,7 +203,7 @@ impl Trials {
             self.disturbed += 1;
             return;
         }
-        if self.warmup < WARMUP_MESSAGES * self.each {
+        if self.warmup < self.warmup_max {
             self.warmup += 1;
             return;
         }

@@ -24,7 +24,7 @@ pub const COPIES_MAX: usize = 4;
 const CHUNKS_MAX: u64 = 64;
 /// Shortest message that is copied cooperatively, bytes. A choice: below it the request to the
 /// sender costs more than the receiver gains.
-pub const COOPERATIVE_MIN_BYTES: usize = 96 * 1024;
+pub const COOPERATIVE_MIN_BYTES: usize = 48 * 1024;
 /// Bytes of a page, on x86-64 and most arm64 systems. Chunks end at its multiples.
 const PAGE_BYTES: u64 = 4096;
 
