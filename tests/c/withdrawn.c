@@ -1,4 +1,5 @@
 // ranks: 2 3 4
+// machines: no
 /* Standard sends of 48 to 64 KiB complete without their receive. Within a node they are announced,
  * and withdrawn if the receiver is late: here it is in time, late, or waits for its own sends. */
 #include "check.h"
