@@ -24,6 +24,7 @@
 //!
 //! Uses point down: a file uses those below it and never one above (`crates/api/tests/house/`).
 //! `impl Shm` is spread over this file, `peer`, `assist`, `node_collectives` and `core_sharing`.
+//! `announcements` has the words by which a sender withdraws a message that it has announced.
 //!
 //! The segment has one control page for each process, and room for a ring from each process to each
 //! other. A ring is mapped when the pair first communicates. A page of it costs memory when it is
