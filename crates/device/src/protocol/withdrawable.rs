@@ -2,7 +2,7 @@
 //! where they lie, unless it comes too late. Then their sender withdraws the announcement and sends
 //! the bytes eagerly, so that a standard send never waits for its receive.
 //!
-//! Which of the two decides is settled by a bit in shared memory (`announcements.rs` of shared
+//! Which of the two decides is settled by a word in shared memory (`announcements.rs` of shared
 //! memory). RTS_WITHDRAWABLE names it; WITHDRAWN brings the bytes of a withdrawn message. The
 //! message has matched by its RTS, so that it keeps its place.
 //!
