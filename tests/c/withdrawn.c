@@ -1,8 +1,16 @@
 // ranks: 2 3 4
 // machines: no
+// run: readable
+// run: unreadable
 /* Standard sends of 48 to 64 KiB complete without their receive. Within a node they are announced,
- * and withdrawn if the receiver is late: here it is in time, late, or waits for its own sends. */
+ * and withdrawn if the receiver is late: here it is in time, late, or waits for its own sends.
+ * `unreadable`: the system refuses to read another process's memory. */
 #include "check.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 enum { LENGTHS = 4, FEW = 3, MANY = 100, TAG = 5 };
 static const int lengths[LENGTHS] = {48 << 10, 49153, 60000, 64 << 10};
@@ -120,12 +128,57 @@ static void truncated(int round)
     SAME(in[1000], 0xee);
 }
 
+/* From now on process_vm_readv and process_vm_writev fail in this process, as in a container that
+ * forbids them. */
+static void refuse_reading(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+              !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program),
+          "no filter for system calls");
+}
+
+/* Rank 1 has found out, by a large message, that it cannot read rank 0's memory. Rank 0 does not
+ * know that, and announces its messages. */
+static void one_way(void)
+{
+    enum { LARGE = 1 << 20, MESSAGES = 300 };
+    unsigned char *large = malloc(LARGE);
+    if (world_rank == 0) {
+        fill(large, LARGE, 1);
+        OK(MPI_Send(large, LARGE, MPI_BYTE, 1, TAG, MPI_COMM_WORLD));
+    } else if (world_rank == 1) {
+        OK(MPI_Recv(large, LARGE, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        FILLED(large, LARGE, 1);
+    }
+    for (int i = 0; i < MESSAGES; i++)
+        if (world_rank == 0) {
+            fill(out[0], 64 << 10, (uint64_t)i);
+            OK(MPI_Send(out[0], 64 << 10, MPI_BYTE, 1, TAG, MPI_COMM_WORLD));
+        } else if (world_rank == 1) {
+            compute(i % 40 * 1e-6);
+            OK(MPI_Recv(in, 64 << 10, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            FILLED(in, 64 << 10, (uint64_t)i);
+        }
+    free(large);
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "unreadable") == 0)
+        refuse_reading();
     check_begin(&argc, &argv);
     in = malloc(64 << 10);
     for (int i = 0; i < MANY; i++)
         out[i] = malloc(64 << 10);
+    one_way();
     for (int round = 0; round < 40; round++) {
         for (int how = 0; how < 3; how++)
             all_send_first(how, round);

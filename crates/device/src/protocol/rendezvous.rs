@@ -12,7 +12,7 @@ use crate::protocol::deferred::QUEUE_EDGES_MIN_BYTES;
 use crate::protocol::device_memory::ON_CARD;
 use crate::protocol::engine::{Engine, Worker};
 use crate::protocol::single_copy::SingleCopyTask;
-use crate::protocol::withdrawable::Answer;
+use crate::protocol::withdrawable::Response;
 use crate::queue::outgoing::{Outgoing, Payload};
 use ferry_transport::shm::ANNOUNCEMENTS_MAX;
 use std::time::Instant;
@@ -193,8 +193,8 @@ impl Engine {
                 to, cts, source, ..
             }) if *to == from && *cts == Cts::Awaited => {
                 *cts = Cts::Received;
-                let answer = Answer::Asked { chosen: preposted };
-                let withdrawable = self.withdrawables.close(mine, answer);
+                let response = Response::Asked { chosen: preposted };
+                let withdrawable = self.withdrawables.close(mine, response);
                 let len = source.len() as u64;
                 self.record_peer_path(from, len, Path::Pipelined);
                 self.speculative
@@ -275,7 +275,7 @@ impl Engine {
                 if read {
                     self.speculative.record(from, len, false);
                 }
-                self.withdrawables.close(req, Answer::Read);
+                self.withdrawables.close(req, Response::Read);
                 self.record_peer_path(from, len, Path::SingleCopy);
                 self.record_own_path(from, len, Path::SingleCopy);
             }

@@ -18,6 +18,7 @@ use crate::base::message::MatchedRts;
 use crate::base::request::{Cts, Operation, ReqId};
 use crate::protocol::engine::{Engine, Worker};
 use crate::queue::outgoing::{Outgoing, Payload};
+use ferry_transport::Transports;
 use ferry_transport::shm::{ANNOUNCEMENTS_MAX, Announcements};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -45,7 +46,7 @@ const CHOSEN_WEIGHT: u32 = 25;
 
 /// What the receiver does about an announcement that it has claimed.
 #[derive(Clone, Copy)]
-pub(crate) enum Answer {
+pub(crate) enum Response {
     /// It has read the message.
     Read,
     /// It asks for the bytes. `chosen`: because that is faster, and not for a trial.
@@ -93,7 +94,7 @@ impl Peer {
 
     /// The slot of the next announcement. `None`: the message is to be eager.
     fn next_slot(&mut self) -> Option<u32> {
-        let words = self.words?;
+        let words = self.words.filter(|words| words.core_each)?;
         if self.eager_left > 0 {
             self.eager_left -= 1;
             return None;
@@ -120,13 +121,13 @@ impl Peer {
     }
 
     /// The receiver has decided about the announcement of this slot.
-    fn close(&mut self, slot: u32, answer: Answer) {
+    fn close(&mut self, slot: u32, response: Response) {
         self.free |= 1 << slot;
         self.open -= 1;
-        match answer {
-            Answer::Read => (self.eager_next, self.asked) = (EAGER_MESSAGES_MIN, 0),
-            Answer::Asked { .. } if self.open > 0 => {}
-            Answer::Asked { chosen } => {
+        match response {
+            Response::Read => (self.eager_next, self.asked) = (EAGER_MESSAGES_MIN, 0),
+            Response::Asked { .. } if self.open > 0 => {}
+            Response::Asked { chosen } => {
                 let weight = if chosen { CHOSEN_WEIGHT } else { 1 };
                 self.asked = (self.asked + weight).min(ASKED_MESSAGES);
                 if self.asked == ASKED_MESSAGES && self.eager_left == 0 {
@@ -154,6 +155,12 @@ pub(crate) struct Withdrawables {
 }
 
 impl Withdrawables {
+    /// What is known of a peer.
+    fn peer(&mut self, peer: ProcId, transports: &mut Transports) -> &mut Peer {
+        let known = self.peers.entry(peer);
+        known.or_insert_with(|| Peer::new(transports.announcements(peer)))
+    }
+
     /// Is a message announced that might be withdrawn?
     #[inline]
     pub fn has_open(&self) -> bool {
@@ -162,11 +169,11 @@ impl Withdrawables {
 
     /// The receiver of `req`'s message has answered. Returns whether that could be withdrawn.
     #[inline]
-    pub fn close(&mut self, req: ReqId, answer: Answer) -> bool {
-        self.has_open() && self.close_open(req, answer)
+    pub fn close(&mut self, req: ReqId, response: Response) -> bool {
+        self.has_open() && self.close_open(req, response)
     }
 
-    fn close_open(&mut self, req: ReqId, answer: Answer) -> bool {
+    fn close_open(&mut self, req: ReqId, response: Response) -> bool {
         let Some(at) = self.open.iter().position(|open| open.req == req) else {
             return false;
         };
@@ -175,7 +182,7 @@ impl Withdrawables {
         if let Some(Open { to, slot, .. }) = self.open.remove(at)
             && let Some(peer) = self.peers.get_mut(&to)
         {
-            peer.close(slot, answer);
+            peer.close(slot, response);
         }
         true
     }
@@ -202,11 +209,7 @@ impl Worker {
         let Worker {
             transports, engine, ..
         } = self;
-        let peers = &mut engine.withdrawables.peers;
-        let peer = peers
-            .entry(to)
-            .or_insert_with(|| Peer::new(transports.announcements(to)));
-        let slot = peer.next_slot()?;
+        let slot = engine.withdrawables.peer(to, transports).next_slot()?;
         let req = engine.requests.insert(Operation::SendLarge {
             to,
             source: Source::Bytes { ptr, len },
@@ -269,10 +272,8 @@ impl Worker {
         let Worker {
             transports, engine, ..
         } = self;
-        let peers = &mut engine.withdrawables.peers;
-        let peer = peers
-            .entry(rts.from)
-            .or_insert_with(|| Peer::new(transports.announcements(rts.from)));
+        let peer = engine.withdrawables.peer(rts.from, transports);
+        // Only a peer that makes things up announces so where there are no words.
         let claimed = peer.words.is_none_or(|words| words.peers.claim(slot));
         if !claimed {
             engine.match_withdrawn(rts, slot);

@@ -87,4 +87,6 @@ pub struct Announcements {
     pub own: &'static AnnouncementWords,
     /// For the peer's.
     pub peers: &'static AnnouncementWords,
+    /// This process announces messages so: each process of the node has a core of its own.
+    pub core_each: bool,
 }

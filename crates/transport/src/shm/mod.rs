@@ -321,15 +321,15 @@ impl Shm {
     }
 
     /// The words of announcements between this process and a peer that may be withdrawn. `None`:
-    /// there are none, for the processes have no core each, or the peer's memory cannot be read.
+    /// there are none. What else this process knows of the peer makes no difference: the peer may
+    /// have announced something, and then these words decide.
     pub fn announcements(&mut self, peer: ProcId) -> Option<Announcements> {
         // A segment of several jobs may be unmapped.
-        if !self.core_each || self.by_process.is_some() {
+        if self.by_process.is_some() {
             return None;
         }
         let i = self.index(peer).filter(|&i| i != self.me)?;
-        let peer = self.peer(i).ok()?;
-        (peer.readable != Some(false)).then_some(peer.announcements)
+        Some(self.peer(i).ok()?.announcements)
     }
 
     /// Sends by `write`, which is told whether each process has a core of its own and returns

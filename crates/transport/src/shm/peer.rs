@@ -165,6 +165,7 @@ impl Shm {
                 announcements: Announcements {
                     own: announcements(out),
                     peers: announcements(into),
+                    core_each: self.core_each,
                 },
                 throttle: PollThrottle::default(),
             }

@@ -11,6 +11,7 @@ fn peer() -> Peer {
     Peer::new(Some(Announcements {
         own: words(),
         peers: words(),
+        core_each: true,
     }))
 }
 
@@ -20,7 +21,7 @@ fn a_withdrawn_slot_is_free_when_it_has_come_back() {
     let own = peer.words.unwrap().own;
     let slots: Vec<_> = std::iter::from_fn(|| peer.next_slot()).collect();
     assert_eq!(slots, (0..ANNOUNCEMENTS_MAX).collect::<Vec<_>>());
-    peer.close(7, Answer::Read);
+    peer.close(7, Response::Read);
     assert_eq!((peer.next_slot(), peer.next_slot()), (Some(7), None));
     assert!(own.withdraw(9));
     peer.withdrawn |= 1 << 9;
@@ -40,7 +41,7 @@ fn a_stream_that_is_asked_for_is_not_eager() {
     for _ in 0..ASKED_MESSAGES {
         open.push_back(peer.next_slot());
         let slot = open.pop_front().flatten().expect("announced");
-        peer.close(slot, Answer::Asked { chosen: true });
+        peer.close(slot, Response::Asked { chosen: true });
     }
 }
 
@@ -64,18 +65,18 @@ fn messages_are_eager_for_a_while_when_the_receiver_asks_for_them() {
     {
         let (eager, slot) = eager_messages(&mut peer);
         assert_eq!(eager, 0);
-        peer.close(slot, Answer::Asked { chosen });
+        peer.close(slot, Response::Asked { chosen });
     }
     let mut pauses = Vec::new();
     for _ in 0..5 {
         let (eager, slot) = eager_messages(&mut peer);
         pauses.push(eager);
-        peer.close(slot, Answer::Asked { chosen: true });
+        peer.close(slot, Response::Asked { chosen: true });
     }
     assert_eq!(pauses, [8, 16, 16, 16, 16]);
     let (eager, slot) = eager_messages(&mut peer);
     assert_eq!(eager, ASKED_EAGER_MESSAGES_MAX);
-    peer.close(slot, Answer::Read);
+    peer.close(slot, Response::Read);
     assert_eq!(eager_messages(&mut peer).0, 0, "the receiver reads again");
 }
 
