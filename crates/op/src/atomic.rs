@@ -464,23 +464,6 @@ pub unsafe fn compare_exchange(
     target: *mut u8,
     result: *mut u8,
 ) {
-    /// # Safety
-    /// As for [`compare_exchange`].
-    #[inline(always)]
-    unsafe fn exchange<C: Cell>(
-        compare: *const u8,
-        origin: *const u8,
-        target: *mut u8,
-        result: *mut u8,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let expected = compare.cast::<C::Bits>().read_unaligned();
-            let new = origin.cast::<C::Bits>().read_unaligned();
-            let old = C::at(target).exchange(expected, new);
-            result.cast::<C::Bits>().write_unaligned(old);
-        }
-    }
     let entry = ENTRIES[slot(basic)];
     let Some(repr) = entry.repr.filter(|_| entry.ops & COMPARE_AND_SWAP != 0) else {
         return;
@@ -494,6 +477,26 @@ pub unsafe fn compare_exchange(
             I32 | U32 | F32 | Logical32 => exchange::<AtomicU32>(compare, origin, target, result),
             I64 | U64 | F64 | Logical64 => exchange::<AtomicU64>(compare, origin, target, result),
         }
+    }
+}
+
+/// [`compare_exchange`] of an element that fits the cell `C`.
+///
+/// # Safety
+/// As for [`compare_exchange`].
+#[inline(always)]
+pub(crate) unsafe fn exchange<C: Cell>(
+    compare: *const u8,
+    origin: *const u8,
+    target: *mut u8,
+    result: *mut u8,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let expected = compare.cast::<C::Bits>().read_unaligned();
+        let new = origin.cast::<C::Bits>().read_unaligned();
+        let old = C::at(target).exchange(expected, new);
+        result.cast::<C::Bits>().write_unaligned(old);
     }
 }
 

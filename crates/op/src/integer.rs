@@ -1,7 +1,7 @@
 //! Atomics on one integer of 4 or 8 bytes, found by handles: what one-sided operations do on their
 //! fast path. The results are those of `atomic`, which has all other types and operations.
 
-use crate::atomic::Cell;
+use crate::atomic::{Cell, exchange};
 use crate::predefined::Predefined;
 use ferry_datatype::{Basic, Class, Form};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -111,23 +111,6 @@ pub unsafe fn compare_exchange_integer(
     target: *mut u8,
     result: *mut u8,
 ) -> bool {
-    /// # Safety
-    /// As for [`compare_exchange_integer`].
-    #[inline(always)]
-    unsafe fn exchange<C: Cell>(
-        compare: *const u8,
-        origin: *const u8,
-        target: *mut u8,
-        result: *mut u8,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let expected = compare.cast::<C::Bits>().read_unaligned();
-            let new = origin.cast::<C::Bits>().read_unaligned();
-            let old = C::at(target).exchange(expected, new);
-            result.cast::<C::Bits>().write_unaligned(old);
-        }
-    }
     // SAFETY: the caller's promise; the cell has the element's size.
     unsafe {
         match bytes {
