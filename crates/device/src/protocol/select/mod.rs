@@ -50,11 +50,8 @@ pub(crate) struct PathSelector {
 
 impl Default for PathSelector {
     fn default() -> PathSelector {
-        let mut trials = [[Trials::new(1); CLASSES]; 3];
-        trials[ReceiverState::AlsoSending as usize] = [Trials::new(2); CLASSES];
-        for of_copier in &mut trials {
-            of_copier[0] = Trials::of_smallest(of_copier[0].each);
-        }
+        let mut trials = [Trials::of_size_classes(1); 3];
+        trials[ReceiverState::AlsoSending as usize] = Trials::of_size_classes(2);
         PathSelector {
             trials,
             last_ended: None,

@@ -140,12 +140,11 @@ impl Trials {
         }
     }
 
-    /// As [`Trials::new`], for the smallest size class.
-    pub fn of_smallest(each: u32) -> Trials {
-        Trials {
-            warmup_max: SMALLEST_WARMUP_MESSAGES * each,
-            ..Trials::new(each)
-        }
+    /// As [`Trials::new`], of all size classes.
+    pub fn of_size_classes<const CLASSES: usize>(each: u32) -> [Trials; CLASSES] {
+        let mut trials = [Trials::new(each); CLASSES];
+        trials[0].warmup_max = SMALLEST_WARMUP_MESSAGES * each;
+        trials
     }
 
     /// Begins a stage.
