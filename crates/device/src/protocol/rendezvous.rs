@@ -72,18 +72,20 @@ impl Worker {
 }
 
 impl Engine {
-    /// RTS: a message is announced. `withdrawable`: its sender may withdraw it.
-    pub fn on_rts(&mut self, from: ProcId, bytes: &[u8], withdrawable: bool) -> Option<()> {
+    /// RTS: a message is announced. RTS_WITHDRAWABLE: its sender may withdraw it.
+    pub fn on_rts(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let key = fields.key()?;
         let (len, address, request) = (fields.u64()?, fields.u64()?, fields.u32()?);
-        let slot = match withdrawable {
-            true => Some(fields.u32().filter(|&slot| slot < ANNOUNCEMENTS_MAX)?),
-            false => None,
+        let slot = if message == header::RTS_WITHDRAWABLE {
+            let slot = fields.u32().filter(|&slot| slot < ANNOUNCEMENTS_MAX)?;
+            if address == 0 {
+                return None;
+            }
+            Some(slot)
+        } else {
+            None
         };
-        if withdrawable && address == 0 {
-            return None;
-        }
         self.count_received(from, len);
         COUNTERS.received_announced.add(1);
         if let Some(speculative) = fields.u32() {
@@ -184,8 +186,9 @@ impl Engine {
         self.outbox.push(from, Outgoing::header_only(message, head));
     }
 
-    /// CTS: the receiver asks for the bytes of a message.
-    pub fn on_cts(&mut self, from: ProcId, bytes: &[u8], preposted: bool) -> Option<()> {
+    /// CTS, CTS_PREPOSTED: the receiver asks for the bytes of a message.
+    pub fn on_cts(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> Option<()> {
+        let preposted = message == header::CTS_PREPOSTED;
         let mut fields = Fields(bytes);
         let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
         match self.requests.operation(mine) {
