@@ -9,7 +9,7 @@ use crate::base::path::{Path, ReceiverState, Sample};
 use crate::base::request::{Operation, ReqId};
 use crate::protocol::engine::{Engine, Worker};
 use ferry_transport::shm::READ_MIN_ADAPTIVE;
-use ferry_transport::{ReadError, ReadStart, Transports};
+use ferry_transport::{Features, ReadError, ReadStart, Transports};
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -145,19 +145,21 @@ impl Worker {
             return false;
         };
         let len = rts.len.min(sink.capacity() as u64);
-        let read_min = self.transports.features(from).map_or(0, |f| f.read_min);
+        let features = self.transports.features(from);
         let alone = match context.alone {
             CopyAlone::Never => false,
             CopyAlone::Always => true,
             CopyAlone::UnlessPeerPolls => !self.transports.progress_polls(from),
         };
         let selector = &mut self.engine.path_selector;
-        let sample = (read_min == READ_MIN_ADAPTIVE && !alone)
-            .then(|| selector.choose(receiver_state, from, len, matched_at));
-        let path = match &sample {
-            Some(sample) => sample.path,
-            None if len >= read_min as u64 || alone => Path::SingleCopy,
-            None => Path::Pipelined,
+        let (path, sample) = match features.map_or(Some(Path::Pipelined), |f| {
+            path_without_trials(f, len, alone)
+        }) {
+            Some(path) => (path, None),
+            None => {
+                let sample = selector.choose(receiver_state, from, len, matched_at);
+                (sample.path, Some(sample))
+            }
         };
         if path == Path::Pipelined {
             // Speculative messages go by pipelined copy, and are no part of a trial. A message that
@@ -278,6 +280,19 @@ impl Engine {
     }
 }
 
+/// The path of an announced message of `len` bytes where no trials decide it. `alone`: its receiver
+/// reads it without the sender's help. A receiver that once could not read its sender's memory asks
+/// for the bytes by choice, so that the sender announces no more for a while.
+fn path_without_trials(features: Features, len: u64, alone: bool) -> Option<Path> {
+    match features.read_min {
+        _ if !features.remote_read => Some(Path::Pipelined),
+        _ if alone => Some(Path::SingleCopy),
+        READ_MIN_ADAPTIVE => None,
+        read_min if len >= read_min as u64 => Some(Path::SingleCopy),
+        _ => Some(Path::Pipelined),
+    }
+}
+
 /// Size of the buffer through which a scattered receive buffer with short runs is read, bytes. A
 /// choice: small enough for a second-level cache.
 const BOUNCE_BYTES: usize = 256 * 1024;
@@ -339,4 +354,35 @@ fn trim(runs: &mut Vec<(*mut u8, usize)>, total: u64) {
         left -= run.1;
     }
     runs.retain(|r| r.1 > 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_that_may_not_read_tries_neither_path() {
+        let features = |remote_read, read_min| Features {
+            message_max: 0,
+            fragment_max: 0,
+            eager_max: 0,
+            remote_read,
+            read_min,
+            same_node: true,
+            stream: false,
+            batch: false,
+        };
+        for alone in [false, true] {
+            for read_min in [READ_MIN_ADAPTIVE, 0, 1000, usize::MAX] {
+                let path = path_without_trials(features(false, read_min), 1000, alone);
+                assert_eq!(path, Some(Path::Pipelined), "{alone} {read_min}");
+            }
+        }
+        let path = |read_min, alone| path_without_trials(features(true, read_min), 1000, alone);
+        assert_eq!(path(READ_MIN_ADAPTIVE, false), None);
+        assert_eq!(path(READ_MIN_ADAPTIVE, true), Some(Path::SingleCopy));
+        assert_eq!(path(1000, false), Some(Path::SingleCopy));
+        assert_eq!(path(1001, false), Some(Path::Pipelined));
+        assert_eq!(path(1001, true), Some(Path::SingleCopy));
+    }
 }
