@@ -128,6 +128,39 @@ static void truncated(int round)
     SAME(in[1000], 0xee);
 }
 
+/* Bytes that wait for their receive here are counted, whether their message was announced or not:
+ * they have come before the message that was sent after them. */
+static void counted(MPI_T_pvar_session session, MPI_T_pvar_handle bytes)
+{
+    unsigned long long count = 0, bytes_sent = (unsigned long long)length(0, 0);
+    fill(out[0], bytes_sent, seed(world_rank, 0, 0));
+    OK(MPI_Send(out[0], (int)bytes_sent, MPI_BYTE, next_rank(1), TAG, MPI_COMM_WORLD));
+    OK(MPI_Send(out[1], 1, MPI_BYTE, next_rank(1), TAG + 1, MPI_COMM_WORLD));
+    OK(MPI_Probe(next_rank(-1), TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    OK(MPI_T_pvar_read(session, bytes, &count));
+    CHECK(count >= bytes_sent, "%llu bytes wait", count);
+    receive(0, 0);
+    OK(MPI_T_pvar_read(session, bytes, &count));
+    CHECK(count < bytes_sent, "%llu bytes wait after their receive", count);
+    OK(MPI_Recv(in, 1, MPI_BYTE, next_rank(-1), TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    OK(MPI_Barrier(MPI_COMM_WORLD)); /* nobody sends the next ones before */
+}
+
+static void count(void)
+{
+    MPI_T_pvar_session session;
+    MPI_T_pvar_handle bytes;
+    int provided, index, elements;
+    OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    OK(MPI_T_pvar_get_index("unexpected_queue_bytes", MPI_T_PVAR_CLASS_LEVEL, &index));
+    OK(MPI_T_pvar_session_create(&session));
+    OK(MPI_T_pvar_handle_alloc(session, index, NULL, &bytes, &elements));
+    for (int i = 0; i < 20; i++)
+        counted(session, bytes);
+    OK(MPI_T_pvar_session_free(&session));
+    OK(MPI_T_finalize());
+}
+
 /* From now on process_vm_readv and process_vm_writev fail in this process, as in a container that
  * forbids them. */
 static void refuse_reading(void)
@@ -179,6 +212,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < MANY; i++)
         out[i] = malloc(64 << 10);
     one_way();
+    count();
     for (int round = 0; round < 40; round++) {
         for (int how = 0; how < 3; how++)
             all_send_first(how, round);

@@ -20,7 +20,8 @@ use crate::protocol::engine::{Engine, Worker};
 use crate::queue::outgoing::{Outgoing, Payload};
 use ferry_transport::Transports;
 use ferry_transport::shm::{ANNOUNCEMENTS_MAX, Announcements};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::time::{Duration, Instant};
 
 /// Shortest message that is announced so, bytes. Measured (docs/measured/shm.md).
@@ -138,6 +139,36 @@ impl Peer {
     }
 }
 
+/// By sender and slot: the bytes of withdrawn messages whose receive is not known yet. Tools count
+/// them with those of unexpected messages.
+#[derive(Default)]
+struct Arrived(BTreeMap<(ProcId, u32), Box<[u8]>>);
+
+impl Arrived {
+    /// False, and nothing is changed: a message has come in this slot before.
+    fn insert(&mut self, from: ProcId, slot: u32, bytes: &[u8]) -> bool {
+        let Entry::Vacant(entry) = self.0.entry((from, slot)) else {
+            return false;
+        };
+        entry.insert(bytes.into());
+        COUNTERS.unexpected_queue_bytes.add(bytes.len() as u64);
+        true
+    }
+
+    fn remove(&mut self, from: ProcId, slot: u32) -> Option<Box<[u8]>> {
+        let bytes = self.0.remove(&(from, slot))?;
+        COUNTERS.unexpected_queue_bytes.subtract(bytes.len() as u64);
+        Some(bytes)
+    }
+
+    /// Drops the bytes from a lost peer.
+    fn forget(&mut self, peer: ProcId) {
+        for slot in 0..ANNOUNCEMENTS_MAX {
+            self.remove(peer, slot);
+        }
+    }
+}
+
 /// Announcements that may be withdrawn, in both directions.
 #[derive(Default)]
 pub(crate) struct Withdrawables {
@@ -148,8 +179,7 @@ pub(crate) struct Withdrawables {
     /// Since when this process has waited for an answer.
     idle_since: Option<Instant>,
     peers: BTreeMap<ProcId, Peer>,
-    /// By sender and slot: the bytes of withdrawn messages whose receive is not known yet.
-    arrived: BTreeMap<(ProcId, u32), Box<[u8]>>,
+    arrived: Arrived,
     /// By sender and slot: receives of withdrawn messages whose bytes have not come yet.
     awaited: BTreeMap<(ProcId, u32), ReqId>,
 }
@@ -191,7 +221,7 @@ impl Withdrawables {
     pub fn forget(&mut self, peer: ProcId) {
         self.open.retain(|open| open.to != peer);
         self.peers.remove(&peer);
-        self.arrived.retain(|&(from, _), _| from != peer);
+        self.arrived.forget(peer);
         self.awaited.retain(|&(from, _), _| from != peer);
     }
 }
@@ -302,7 +332,7 @@ impl Engine {
     /// A receive has matched a message that was withdrawn.
     fn match_withdrawn(&mut self, rts: &MatchedRts, slot: u32) {
         let (req, from) = (rts.req, rts.from);
-        match self.withdrawables.arrived.remove(&(from, slot)) {
+        match self.withdrawables.arrived.remove(from, slot) {
             Some(bytes) => self.deliver(req, self.requests.envelope(req), &bytes),
             None => {
                 self.begin_stream(req, from, 0, None);
@@ -322,9 +352,8 @@ impl Engine {
                 self.deliver(req, self.requests.envelope(req), bytes);
             }
             None => {
-                let arrived = &mut self.withdrawables.arrived;
                 // A slot is used again only after its bytes were taken.
-                if arrived.insert((from, slot), bytes.into()).is_some() {
+                if !self.withdrawables.arrived.insert(from, slot, bytes) {
                     return None;
                 }
             }
