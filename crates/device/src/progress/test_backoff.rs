@@ -40,6 +40,15 @@ impl Device {
                 .is_some_and(|now| self.shares_core(now))
     }
 
+    /// The program has worked. Has it had its core for `interval`, where ranks outnumber cores?
+    fn yields_after(&mut self, interval: Duration, now: impl FnOnce() -> Instant) -> bool {
+        if !self.wait_policy.oversubscribed {
+            return false;
+        }
+        let now = now();
+        now - *self.test_backoff.yielded.get_or_insert(now) >= interval
+    }
+
     /// The present time, if the last `tests` tests followed one another in a loop.
     fn in_loop(&mut self, tests: u32) -> Option<Instant> {
         let now = Instant::now();
@@ -88,12 +97,7 @@ pub fn poll_after_update() {
 fn poll_after(interval: Duration) {
     let mut guard = lock::device();
     guard.progress();
-    if !guard.wait_policy.oversubscribed {
-        return;
-    }
-    let now = Instant::now();
-    let since = guard.test_backoff.yielded.get_or_insert(now);
-    if now - *since < interval {
+    if !guard.yields_after(interval, Instant::now) {
         return;
     }
     COUNTERS.yields.add(1);
@@ -135,6 +139,26 @@ mod tests {
         // This thread may lose its core between two of them, but not between most.
         assert!(yields(oversubscribed, Duration::ZERO) > TESTS / 2);
         assert_eq!(yields(oversubscribed, LOOP_INTERVAL), 0);
+    }
+
+    #[test]
+    fn who_adds_yields_sooner_than_who_works() {
+        let (mut d, start) = (alone(WaitPolicy::new(2, 1)), Instant::now());
+        let mut yields =
+            |interval, us| d.yields_after(interval, || start + Duration::from_micros(us));
+        assert!(
+            !yields(UPDATE_INTERVAL, 0),
+            "the time begins with the first call"
+        );
+        assert!(!yields(UPDATE_INTERVAL, 49));
+        assert!(yields(UPDATE_INTERVAL, 50));
+        assert!(!yields(WORK_INTERVAL, 50));
+        assert!(!yields(WORK_INTERVAL, 299));
+        assert!(yields(WORK_INTERVAL, 300));
+        let mut unshared = alone(WaitPolicy::new(1, 1));
+        for after in [Duration::ZERO, WORK_INTERVAL] {
+            assert!(!unshared.yields_after(UPDATE_INTERVAL, || start + after));
+        }
     }
 
     #[test]
