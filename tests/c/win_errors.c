@@ -494,6 +494,43 @@ static void made_and_freed(void)
     SAME(handler_calls, 0);
 }
 
+/* The same with counts of type MPI_Count. The bytes of a count may be more than 64 bits hold. */
+static void large_counts(int flavor)
+{
+    Window w = window_make(flavor, MPI_COMM_WORLD, SIZE, 1, MPI_INFO_NULL);
+    OK(MPI_Win_set_errhandler(w.win, noted));
+    long out = 7, in = 0;
+    int target = ring(1);
+    const MPI_Aint at = place(&w, target, 8), end = place(&w, target, SIZE);
+    const MPI_Count wraps = ((MPI_Count)1 << 61) + 1;
+    OK(MPI_Win_lock_all(0, w.win));
+    for (int i = 0; i < 3; i++) {
+        OK(MPI_Put_c(&out, 1, MPI_LONG, target, at, 1, MPI_LONG, w.win));
+        OK(MPI_Win_flush(target, w.win));
+        OK(MPI_Accumulate_c(&out, 1, MPI_LONG, target, at, 1, MPI_LONG, MPI_SUM, w.win));
+        OK(MPI_Win_flush(target, w.win));
+        OK(MPI_Get_c(&in, 8, MPI_BYTE, target, at, 8, MPI_BYTE, w.win));
+        OK(MPI_Win_flush(target, w.win));
+        SAME(in, 14);
+        BAD_BY_FLUSH(&w, target, MPI_ERR_RMA_RANGE,
+                     MPI_Put_c(&out, 1, MPI_LONG, target, end - 7, 1, MPI_LONG, w.win),
+                     "MPI_Put_c");
+        BAD_BY_FLUSH(&w, target, MPI_ERR_RMA_RANGE,
+                     MPI_Get_c(&in, 1, MPI_LONG, target, end - 7, 1, MPI_LONG, w.win),
+                     "MPI_Get_c");
+        BAD_BY_FLUSH(&w, target, MPI_ERR_VALUE_TOO_LARGE,
+                     MPI_Put_c(&out, wraps, MPI_LONG, target, at, wraps, MPI_LONG, w.win),
+                     "MPI_Put_c");
+        BAD(w.win, MPI_ERR_COUNT, MPI_Get_c(&in, -1, MPI_LONG, target, at, -1, MPI_LONG, w.win),
+            "MPI_Get_c");
+        BAD(w.win, MPI_ERR_BUFFER, MPI_Put_c(NULL, 1, MPI_LONG, target, at, 1, MPI_LONG, w.win),
+            "MPI_Put_c");
+    }
+    OK(MPI_Win_unlock_all(w.win));
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    window_free(&w);
+}
+
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
@@ -504,6 +541,7 @@ int main(int argc, char **argv)
         ranges(flavor);
         epochs(flavor);
         short_ones(flavor);
+        large_counts(flavor);
     }
     arguments();
     own_operation();

@@ -1,7 +1,7 @@
 //! The fast path of one-sided operations on a few bytes (flag `fast` in `mpi.api`). A function here
-//! takes what the symbol got, does the whole call, or nothing and returns false: then the body does
-//! it, which converts, checks and raises errors. So nothing here tells what is wrong. It calls
-//! nothing that is not inlined, and the symbol saves no registers.
+//! takes what the symbol got, with counts of either form, and does the whole call, or nothing and
+//! returns false: then the body does it, which converts, checks and raises errors. So nothing here
+//! tells what is wrong. It calls nothing that is not inlined, and the symbol saves no registers.
 //!
 //! It does not record the call ([`entry::record_call`]): none of them waits.
 //!
@@ -24,9 +24,13 @@ fn window(win: Handle) -> Option<&'static Win> {
 }
 
 /// Bytes of a transfer, if both sides name one predefined type of at most 8 bytes, and a count
-/// above 0. It may be more than is copied here. 0 otherwise.
+/// above 0. It may be more than is copied here. 0 otherwise, and for an MPI_Count that is no `int`.
 #[inline(always)]
-fn transfer_bytes(origin: (i32, Handle), target: (i32, Handle)) -> u64 {
+fn transfer_bytes<C: TryInto<i32>>(origin: (C, Handle), target: (C, Handle)) -> u64 {
+    let (Ok(origin_count), Ok(target_count)) = (origin.0.try_into(), target.0.try_into()) else {
+        return 0;
+    };
+    let (origin, target) = ((origin_count, origin.1), (target_count, target.1));
     if origin != target || origin.0 <= 0 {
         return 0;
     }
@@ -36,13 +40,13 @@ fn transfer_bytes(origin: (i32, Handle), target: (i32, Handle)) -> u64 {
 /// # Safety
 /// As for the symbol.
 #[inline(always)]
-pub unsafe fn put(
+pub unsafe fn put<C: TryInto<i32>>(
     origin_addr: *const u8,
-    origin_count: i32,
+    origin_count: C,
     origin_datatype: Handle,
     target_rank: i32,
     target_disp: i64,
-    target_count: i32,
+    target_count: C,
     target_datatype: Handle,
     win: Handle,
 ) -> bool {
@@ -63,13 +67,13 @@ pub unsafe fn put(
 /// # Safety
 /// As for the symbol.
 #[inline(always)]
-pub unsafe fn get(
+pub unsafe fn get<C: TryInto<i32>>(
     origin_addr: *mut u8,
-    origin_count: i32,
+    origin_count: C,
     origin_datatype: Handle,
     target_rank: i32,
     target_disp: i64,
-    target_count: i32,
+    target_count: C,
     target_datatype: Handle,
     win: Handle,
 ) -> bool {
@@ -90,20 +94,20 @@ pub unsafe fn get(
 /// # Safety
 /// As for the symbol.
 #[inline(always)]
-pub unsafe fn accumulate(
+pub unsafe fn accumulate<C: TryInto<i32>>(
     origin_addr: *const u8,
-    origin_count: i32,
+    origin_count: C,
     origin_datatype: Handle,
     target_rank: i32,
     target_disp: i64,
-    target_count: i32,
+    target_count: C,
     target_datatype: Handle,
     op: Handle,
     win: Handle,
 ) -> bool {
     let bytes = integer_bytes(target_datatype);
     if origin_datatype != target_datatype
-        || (origin_count, target_count) != (1, 1)
+        || (origin_count.try_into().ok(), target_count.try_into().ok()) != (Some(1), Some(1))
         || bytes == 0
         || args::is_invalid_address(origin_addr)
     {

@@ -88,8 +88,8 @@ fn body_name(name: &str) -> String {
     format!("body_{}", name.trim_start_matches("MPI_").to_lowercase())
 }
 
-/// The two symbols that jump to a body. Those of a function with a fast path try it first; its C
-/// types are those of the form with `int` counts.
+/// The two symbols that jump to a body. Those of a function with a fast path try it first: both
+/// forms of counts have the same one.
 fn exported(out: &mut String, f: &Function, name: &str, large: bool) {
     let names: Vec<&str> = f
         .parameters_of(large)
@@ -97,7 +97,7 @@ fn exported(out: &mut String, f: &Function, name: &str, large: bool) {
         .map(|p| p.name.as_str())
         .collect();
     let names = names.join(", ");
-    let fast = if f.fast && !large {
+    let fast = if f.fast {
         let call = f.name.to_lowercase();
         format!("if crate::fast_path::{call}({names}) {{ return 0; }} ")
     } else {
