@@ -70,6 +70,9 @@ fn bound_of(datatype: H) -> Option<Bound> {
 ferry_translate::export_extras!(bound_of);
 
 /// Copies a status between C and Fortran, where it is the same five ints.
+///
+/// # Safety
+/// `from` is a status, and `to` has room for one.
 unsafe fn copy_status(from: *const Status, to: *mut Status) -> i32 {
     // SAFETY: both are valid.
     unsafe { *to = *from };

@@ -299,6 +299,9 @@ fn bound_of(datatype: H) -> Option<Bound> {
 ferry_translate::export_extras!(bound_of);
 
 /// Copies a status between C and Fortran, where it is the same 24 bytes.
+///
+/// # Safety
+/// `from` is a status, and `to` has room for one, at the alignment of an int at least.
 unsafe fn copy_status(from: *const Status, to: *mut Status) -> i32 {
     // SAFETY: both are valid; a Fortran status may have the alignment of an int alone.
     unsafe { to.write_unaligned(from.read_unaligned()) };

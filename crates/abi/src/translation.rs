@@ -60,12 +60,18 @@ pub static ferry_translation: Translation = Translation {
 };
 
 /// Keeps what the library of another ABI tells of itself.
+///
+/// # Safety
+/// `code` may be called at any time: the library that has it stays loaded.
 unsafe extern "C" fn set_abi(form: u32, null_request: u64, code: extern "C" fn(i32) -> i32) {
     let abi = [&OF_INTS, &OF_ADDRESSES][form as usize & 1];
     abi.set(null_request, code);
 }
 
 /// The handle of the request at an index; 0 if there is none.
+///
+/// # Safety
+/// Always safe: the type of the table's entries says `unsafe`.
 unsafe extern "C" fn request_at(index: u32) -> Handle {
     Request::table().handle_at(index).unwrap_or(0)
 }
@@ -77,6 +83,9 @@ fn number(name: &str) -> u32 {
 }
 
 /// MPI_Op_create, or MPI_Op_create_c if `large` is not 0.
+///
+/// # Safety
+/// As for MPI_Op_create; `f` may be called with `state` for as long as the operation exists.
 unsafe extern "C" fn op_create(
     large: i32,
     f: TranslatedFunction,
@@ -100,6 +109,10 @@ unsafe extern "C" fn op_create(
 }
 
 /// MPI_X_create_errhandler. `target` counts communicators, windows, files and sessions from 0.
+///
+/// # Safety
+/// As for MPI_Comm_create_errhandler; `f` may be called with `state` for as long as the error
+/// handler exists.
 unsafe extern "C" fn errhandler_create(
     target: i32,
     f: unsafe extern "C" fn(*mut c_void, *mut Handle, *mut i32),

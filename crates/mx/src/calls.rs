@@ -20,6 +20,8 @@ pub static MX_ERRORS_ARE_FATAL: ErrorHandler = error::fatal;
 #[unsafe(no_mangle)]
 pub static MX_ERRORS_RETURN: ErrorHandler = returning;
 
+/// # Safety
+/// `description` is a C string.
 unsafe extern "C" fn returning(description: *mut c_char, code: c_int) -> c_int {
     error::return_code(description, code)
 }
@@ -39,6 +41,9 @@ fn on_node(call: &str, work: impl FnOnce(&mut Node) -> Result<(), Error>) -> c_i
 }
 
 /// Writes to where the program wants a result.
+///
+/// # Safety
+/// `at` is null or writable.
 unsafe fn put<T>(at: *mut T, value: T, name: &str) -> Result<(), Error> {
     if at.is_null() {
         return Err(Error::BadArgument(format!("{name} is NULL")));
@@ -49,6 +54,9 @@ unsafe fn put<T>(at: *mut T, value: T, name: &str) -> Result<(), Error> {
 }
 
 /// Reads what the program points to.
+///
+/// # Safety
+/// `at` is null or readable.
 unsafe fn get<T: Copy>(at: *const T, name: &str) -> Result<T, Error> {
     if at.is_null() {
         return Err(Error::BadArgument(format!("{name} is NULL")));

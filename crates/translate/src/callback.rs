@@ -137,6 +137,8 @@ fn key_out<A: Abi, K: kind::Kind>(key: i32) -> i32 {
     }
 }
 
+/// # Safety
+/// `state` is a record of this attribute. The values are those that its functions expect.
 unsafe extern "C" fn copy_attribute<A: Abi, K: kind::Kind>(
     object: u64,
     key: i32,
@@ -155,6 +157,8 @@ unsafe extern "C" fn copy_attribute<A: Abi, K: kind::Kind>(
     }
 }
 
+/// # Safety
+/// As for [`copy_attribute`].
 unsafe extern "C" fn delete_attribute<A: Abi, K: kind::Kind>(
     object: u64,
     key: i32,

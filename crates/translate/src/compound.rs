@@ -30,6 +30,9 @@ pub unsafe fn abi_get_version<A: Abi>(major: *mut i32, minor: *mut i32) -> i32 {
 }
 
 /// Stores the handle that a call has made.
+///
+/// # Safety
+/// `to` is writable, or `handle` is 0.
 unsafe fn store<A: Abi, K: kind::Kind>(to: *mut A::Handle, handle: u64) {
     if handle != 0 {
         // SAFETY: the call stores a handle only where the program has a place for it.
@@ -37,6 +40,8 @@ unsafe fn store<A: Abi, K: kind::Kind>(to: *mut A::Handle, handle: u64) {
     }
 }
 
+/// # Safety
+/// As for MPI_Op_create, or MPI_Op_create_c if `large` is not 0.
 unsafe fn create_op<A: Abi>(
     large: i32,
     user_fn: *const c_void,
@@ -70,6 +75,8 @@ pub unsafe fn op_create_c<A: Abi>(user_fn: *const c_void, commute: i32, op: *mut
     unsafe { create_op::<A>(1, user_fn, commute, op) }
 }
 
+/// # Safety
+/// As for MPI_Comm_create_errhandler.
 unsafe fn create_errhandler<A: Abi>(
     target: i32,
     between: standard::ErrorFunction,
@@ -155,6 +162,9 @@ fn is_constant(key: i32) -> bool {
 
 /// Asks for an attribute, and replaces a pointer to a constant of the standard ABI by one to that
 /// of the ABI.
+///
+/// # Safety
+/// As for MPI_Comm_get_attr.
 unsafe fn attribute<A: Abi>(
     number: u32,
     object: u64,
@@ -342,6 +352,10 @@ fn constants_of<A: Abi>(combiner: i32, integers: &mut [i64]) {
 }
 
 /// Converts the contents of a datatype that a call has stored.
+///
+/// # Safety
+/// `integers` is null or has the first of `counts` elements; `datatypes` has the second, or as many
+/// as are `stored`.
 unsafe fn contents<A: Abi>(
     combiner: i32,
     counts: [i64; 2],

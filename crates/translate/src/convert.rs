@@ -233,6 +233,8 @@ pub unsafe fn ranks_out<A: Abi>(first: *mut i32, count: usize) {
     }
 }
 
+/// # Safety
+/// `first` is null or has `count` elements.
 unsafe fn converted(
     first: *const i32,
     count: usize,

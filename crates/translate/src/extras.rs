@@ -8,6 +8,9 @@ use smallvec::SmallVec;
 use std::ffi::c_void;
 
 /// The extent of a datatype: lower bound and extent.
+///
+/// # Safety
+/// As for MPI_Type_get_extent.
 unsafe fn extent(datatype: u64, lb: *mut i64, extent: *mut i64) -> i32 {
     type Extent = unsafe extern "C" fn(u64, *mut i64, *mut i64) -> i32;
     // SAFETY: the function is of this type.
@@ -67,6 +70,9 @@ pub unsafe fn address<A: Abi>(location: *const c_void, to: *mut i64) -> i32 {
 }
 
 /// Stores a new datatype.
+///
+/// # Safety
+/// `to` is writable, or `made` is 0.
 unsafe fn store<A: Abi>(code: i32, made: u64, to: *mut A::Handle) -> i32 {
     if made != 0 {
         // SAFETY: the program's place for the handle.

@@ -8,6 +8,8 @@ use crate::node::{Found, Node, from_pointer, to_pointer};
 use ferry_fabric::rapidio::driver::mx::{Match, SendMode};
 use std::ffi::{c_int, c_void};
 
+/// # Safety
+/// `at` is null, or `count` segments lie there for `'a`.
 unsafe fn segments<'a>(at: *const Segment, count: u32) -> Result<&'a [Segment], Error> {
     match (at.is_null(), count) {
         (_, 0) => Ok(&[]),
@@ -25,6 +27,9 @@ fn wanted(bits: u64, mask: u64) -> Result<Match, Error> {
 }
 
 /// Writes what was found, and whether something was.
+///
+/// # Safety
+/// `status` and `result` are null or writable.
 unsafe fn put_found(
     found: Option<Found>,
     status: *mut Status,
@@ -49,6 +54,9 @@ unsafe fn put_found(
 }
 
 /// A send.
+///
+/// # Safety
+/// As for `mx_isend`: the memory of the segments stays valid until the send is complete.
 #[allow(clippy::too_many_arguments, reason = "those of the call")]
 unsafe fn send(
     call: &str,
@@ -176,6 +184,9 @@ pub unsafe extern "C" fn mx_forget(endpoint: EndpointHandle, request: *mut Reque
 }
 
 /// Waits for a request.
+///
+/// # Safety
+/// `request` is null or readable, `status` and `result` are null or writable.
 unsafe fn wait(
     call: &str,
     endpoint: EndpointHandle,
@@ -223,6 +234,9 @@ pub unsafe extern "C" fn mx_wait(
 type Look = fn(&mut Node, u64, Match, u32) -> Result<Option<Found>, Error>;
 
 /// Waits for something that matches.
+///
+/// # Safety
+/// `status` and `result` are null or writable.
 unsafe fn wait_matching(
     call: &str,
     look: Look,

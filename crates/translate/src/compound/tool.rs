@@ -11,6 +11,9 @@ use crate::standard::function;
 use std::ffi::{c_char, c_void};
 
 /// The object that a tool variable is bound to, in the standard ABI's form.
+///
+/// # Safety
+/// `object` is null, or the address of a handle of the kind that `binding` names.
 unsafe fn bound_object<A: Abi>(binding: i32, object: *mut c_void) -> u64 {
     let handle: *const A::Handle = object.cast_const().cast();
     if object.is_null() {
