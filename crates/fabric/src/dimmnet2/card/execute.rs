@@ -1,6 +1,6 @@
 //! Executing commands: what they read, which packets they send, and what they leave on the card.
 
-use super::command::{CardError, Command, LINE_BYTES, Location};
+use super::command::{Addressing, CardError, Command, LINE_BYTES, Location};
 use super::packet::{Packet, Process, Request, parse};
 use super::pattern::Pattern;
 use super::ring::Ring;
@@ -48,173 +48,225 @@ enum LocalAction {
 impl Card {
     /// Finds what executing a command does.
     pub(super) fn prepare(&self, port: u16, command: &Command) -> Result<Execution, CardError> {
-        let done = |cycles, packets, local| {
-            Ok(Execution {
-                cycles,
-                packets,
-                local,
-            })
-        };
         let own = &self.processes[usize::from(port)];
-        let timing = &self.timing;
         let from = Process {
             node: self.node,
             port,
         };
-        let begin = u64::from(timing.command_cycles);
         match *command {
             Command::VectorLoad {
                 window,
                 memory,
                 what,
-            }
-            | Command::VectorStore {
+            } => self.prepare_vector(own, true, window, memory, what),
+            Command::VectorStore {
                 window,
                 memory,
                 what,
-            } => {
-                let pattern = what.resolve(&own.write_window)?;
-                self.check_window(window, pattern.bytes())?;
-                self.check_memory(memory, &pattern)?;
-                let cycles = begin + timing.vector_cycles(&pattern);
-                let local = LocalAction::Vector {
-                    is_load: matches!(command, Command::VectorLoad { .. }),
-                    window,
-                    memory,
-                    pattern,
-                };
-                done(cycles, Vec::new(), Some(local))
-            }
+            } => self.prepare_vector(own, false, window, memory, what),
             Command::RemoteStore {
                 to,
                 from: place,
                 memory,
                 what,
-            } => {
-                let pattern = what.resolve(&own.write_window)?;
-                let data = self.local_bytes(own, place, pattern.bytes())?;
-                let begin = begin
-                    + match place {
-                        Location::Window(_) => 0,
-                        Location::Memory(_) => u64::from(timing.memory_cycles),
-                    };
-                let mut cycles = begin;
-                let mut packets = Vec::new();
-                for (offset, part) in self.parts(&pattern)? {
-                    let bytes = data[offset as usize..][..part.bytes() as usize].to_vec();
-                    cycles += u64::from(timing.send_cycles)
-                        + timing.move_cycles(part.bytes() + u64::from(part.list_bytes()));
-                    packets.push(Packet {
-                        from,
-                        to,
-                        request: Request::Store {
-                            memory: u64::from(memory) + u64::from(offset),
-                            pattern: part,
-                            data: bytes,
-                        },
-                    });
-                }
-                done(cycles, packets, None)
-            }
+            } => self.prepare_remote_store(own, (from, to), place, memory, what),
             Command::RemoteLoad {
                 from: peer,
                 into,
                 memory,
                 what,
-            } => {
-                let pattern = what.resolve(&own.write_window)?;
-                match into {
-                    Location::Window(at) => self.check_window(at, pattern.bytes())?,
-                    Location::Memory(at) => {
-                        let bytes =
-                            u32::try_from(pattern.bytes()).map_err(|_| CardError::Memory)?;
-                        self.check_memory(at, &Pattern::Contiguous { bytes })?;
-                    }
-                }
-                let mut cycles = begin;
-                let mut packets = Vec::new();
-                let mut loads = Vec::new();
-                for (offset, part) in self.parts(&pattern)? {
-                    cycles += u64::from(timing.send_cycles)
-                        + timing.move_cycles(part.list_bytes().into());
-                    loads.push(PendingLoad {
-                        into: match into {
-                            Location::Window(at) => Location::Window(at + offset),
-                            Location::Memory(at) => Location::Memory(at + offset),
-                        },
-                        bytes: part.bytes(),
-                        last: u64::from(offset) + part.bytes() == pattern.bytes(),
-                    });
-                    packets.push(Packet {
-                        from,
-                        to: peer,
-                        request: Request::Load {
-                            memory: u64::from(memory) + u64::from(offset),
-                            pattern: part,
-                            window: 0,
-                        },
-                    });
-                }
-                done(
-                    cycles,
-                    packets,
-                    Some(LocalAction::ExpectLoads { from: peer, loads }),
-                )
-            }
+            } => self.prepare_remote_load(own, (from, peer), into, memory, what),
             Command::BlockOnTheFly { window, bytes } => {
-                if !window.is_multiple_of(LINE_BYTES) {
-                    return Err(CardError::Alignment);
-                }
-                let end = window as usize + bytes as usize;
-                let image = own.write_window.get(window as usize..end);
-                let image = image.ok_or(CardError::Window)?;
-                let (to, request) = parse(image).map_err(|_| CardError::Image)?;
-                let data = match &request {
-                    Request::Store { data, .. } | Request::Append { data } => data.len() as u64,
-                    Request::Load { pattern, .. } => pattern.bytes(),
-                    _ => 0,
-                };
-                if data > self.capacity.packet_max_bytes.into() {
-                    return Err(CardError::Packet);
-                }
-                let local = match &request {
-                    Request::Load {
-                        pattern, window, ..
-                    } => {
-                        self.check_window(*window, pattern.bytes())?;
-                        let loads = PendingLoad {
-                            into: Location::Window(*window),
-                            bytes: pattern.bytes(),
-                            last: true,
-                        };
-                        Some(LocalAction::ExpectLoads {
-                            from: to,
-                            loads: vec![loads],
-                        })
-                    }
-                    _ => None,
-                };
-                let cycles = u64::from(timing.send_cycles) + timing.move_cycles(bytes.into());
-                done(cycles, vec![Packet { from, to, request }], local)
+                self.prepare_block_on_the_fly(own, from, window, bytes)
             }
             Command::Rings {
                 base,
                 size,
                 senders,
-            } => {
-                let bytes = u64::from(size) * u64::from(senders);
-                let fits = own.memory.holds(base.into(), bytes);
-                if !fits || Ring::new(base.into(), size).is_none() {
-                    return Err(CardError::Rings);
-                }
-                let local = LocalAction::Rings {
-                    base,
-                    size,
-                    senders,
-                };
-                done(begin, Vec::new(), Some(local))
+            } => self.prepare_rings(own, base, size, senders),
+        }
+    }
+
+    /// VL and VS: moves bytes between a window and the SO-DIMM.
+    fn prepare_vector(
+        &self,
+        own: &ProcessState,
+        is_load: bool,
+        window: u32,
+        memory: u32,
+        what: Addressing,
+    ) -> Result<Execution, CardError> {
+        let pattern = what.resolve(&own.write_window)?;
+        self.check_window(window, pattern.bytes())?;
+        self.check_memory(memory, &pattern)?;
+        Ok(Execution {
+            cycles: u64::from(self.timing.command_cycles) + self.timing.vector_cycles(&pattern),
+            packets: Vec::new(),
+            local: Some(LocalAction::Vector {
+                is_load,
+                window,
+                memory,
+                pattern,
+            }),
+        })
+    }
+
+    /// RVS: sends bytes of a window or of the SO-DIMM to another process's SO-DIMM.
+    fn prepare_remote_store(
+        &self,
+        own: &ProcessState,
+        (from, to): (Process, Process),
+        place: Location,
+        memory: u32,
+        what: Addressing,
+    ) -> Result<Execution, CardError> {
+        let timing = &self.timing;
+        let pattern = what.resolve(&own.write_window)?;
+        let data = self.local_bytes(own, place, pattern.bytes())?;
+        let mut cycles = u64::from(timing.command_cycles)
+            + match place {
+                Location::Window(_) => 0,
+                Location::Memory(_) => u64::from(timing.memory_cycles),
+            };
+        let mut packets = Vec::new();
+        for (offset, part) in self.parts(&pattern)? {
+            let bytes = data[offset as usize..][..part.bytes() as usize].to_vec();
+            cycles += u64::from(timing.send_cycles)
+                + timing.move_cycles(part.bytes() + u64::from(part.list_bytes()));
+            packets.push(Packet {
+                from,
+                to,
+                request: Request::Store {
+                    memory: u64::from(memory) + u64::from(offset),
+                    pattern: part,
+                    data: bytes,
+                },
+            });
+        }
+        Ok(Execution {
+            cycles,
+            packets,
+            local: None,
+        })
+    }
+
+    /// RVL: asks for bytes of another process's SO-DIMM.
+    fn prepare_remote_load(
+        &self,
+        own: &ProcessState,
+        (from, peer): (Process, Process),
+        into: Location,
+        memory: u32,
+        what: Addressing,
+    ) -> Result<Execution, CardError> {
+        let timing = &self.timing;
+        let pattern = what.resolve(&own.write_window)?;
+        match into {
+            Location::Window(at) => self.check_window(at, pattern.bytes())?,
+            Location::Memory(at) => {
+                let bytes = u32::try_from(pattern.bytes()).map_err(|_| CardError::Memory)?;
+                self.check_memory(at, &Pattern::Contiguous { bytes })?;
             }
         }
+        let mut cycles = u64::from(timing.command_cycles);
+        let mut packets = Vec::new();
+        let mut loads = Vec::new();
+        for (offset, part) in self.parts(&pattern)? {
+            cycles += u64::from(timing.send_cycles) + timing.move_cycles(part.list_bytes().into());
+            loads.push(PendingLoad {
+                into: match into {
+                    Location::Window(at) => Location::Window(at + offset),
+                    Location::Memory(at) => Location::Memory(at + offset),
+                },
+                bytes: part.bytes(),
+                last: u64::from(offset) + part.bytes() == pattern.bytes(),
+            });
+            packets.push(Packet {
+                from,
+                to: peer,
+                request: Request::Load {
+                    memory: u64::from(memory) + u64::from(offset),
+                    pattern: part,
+                    window: 0,
+                },
+            });
+        }
+        Ok(Execution {
+            cycles,
+            packets,
+            local: Some(LocalAction::ExpectLoads { from: peer, loads }),
+        })
+    }
+
+    /// BOTF: sends the packet image in the Write Window as it is.
+    fn prepare_block_on_the_fly(
+        &self,
+        own: &ProcessState,
+        from: Process,
+        window: u32,
+        bytes: u32,
+    ) -> Result<Execution, CardError> {
+        if !window.is_multiple_of(LINE_BYTES) {
+            return Err(CardError::Alignment);
+        }
+        let end = window as usize + bytes as usize;
+        let image = own.write_window.get(window as usize..end);
+        let image = image.ok_or(CardError::Window)?;
+        let (to, request) = parse(image).map_err(|_| CardError::Image)?;
+        let data = match &request {
+            Request::Store { data, .. } | Request::Append { data } => data.len() as u64,
+            Request::Load { pattern, .. } => pattern.bytes(),
+            _ => 0,
+        };
+        if data > self.capacity.packet_max_bytes.into() {
+            return Err(CardError::Packet);
+        }
+        let local = match &request {
+            Request::Load {
+                pattern, window, ..
+            } => {
+                self.check_window(*window, pattern.bytes())?;
+                let loads = PendingLoad {
+                    into: Location::Window(*window),
+                    bytes: pattern.bytes(),
+                    last: true,
+                };
+                Some(LocalAction::ExpectLoads {
+                    from: to,
+                    loads: vec![loads],
+                })
+            }
+            _ => None,
+        };
+        Ok(Execution {
+            cycles: u64::from(self.timing.send_cycles) + self.timing.move_cycles(bytes.into()),
+            packets: vec![Packet { from, to, request }],
+            local,
+        })
+    }
+
+    /// Sets up the rings.
+    fn prepare_rings(
+        &self,
+        own: &ProcessState,
+        base: u32,
+        size: u32,
+        senders: u32,
+    ) -> Result<Execution, CardError> {
+        let bytes = u64::from(size) * u64::from(senders);
+        let fits = own.memory.holds(base.into(), bytes);
+        if !fits || Ring::new(base.into(), size).is_none() {
+            return Err(CardError::Rings);
+        }
+        Ok(Execution {
+            cycles: self.timing.command_cycles.into(),
+            packets: Vec::new(),
+            local: Some(LocalAction::Rings {
+                base,
+                size,
+                senders,
+            }),
+        })
     }
 
     fn check_window(&self, window: u32, bytes: u64) -> Result<(), CardError> {
