@@ -71,7 +71,7 @@ use cells::{CELL_BODY_MAX_BYTES, HEAD_MAX_BYTES};
 use control::{ASLEEP_ON_SOCKET, AWAKE, CONTROL_BYTES, Control, LOCAL_RANKS_MAX};
 use ferry_job::Segment;
 use layout::map;
-use pair::{EXCHANGE_MIN_BYTES, Pair};
+use pair::{CROSSED_MIN_BYTES, EXCHANGE_MIN_BYTES, Pair};
 use peer::Peer;
 use ring::{RECORD_MAX_BYTES, RECORD_PART_BYTES, SPLIT_MAX_BYTES};
 use std::collections::{BTreeMap, HashMap};
@@ -262,8 +262,8 @@ impl Shm {
     }
 
     /// Sends a message whose head and body fit in one record, to a peer to which this process has
-    /// sent before. [`Answer::Full`]: it has not, or there is no room; [`Transport::send`] must be
-    /// called then, which makes the peer wake this process.
+    /// sent before. [`Answer::Full`]: it has not, there is no room, or the message goes in a cell;
+    /// [`Transport::send`] must be called then, which makes the peer wake this process.
     #[inline(always)]
     pub fn send_short(
         &mut self,
@@ -281,6 +281,9 @@ impl Shm {
             return Answer::Full;
         };
         let len = SHORT_HEAD_BYTES + body.len();
+        if len > CROSSED_MIN_BYTES && self.core_each && peer.pair.crosses() {
+            return Answer::Full;
+        }
         let fill = |out: &mut [u8]| {
             assert!(out.len() == len);
             let (first, rest) = (out.as_mut_ptr(), body.len());
@@ -413,6 +416,14 @@ impl Transport for Shm {
                     pair.send_split(message, head, bytes, core_each)
                 }
                 Body::Bytes(bytes)
+                    if len > CROSSED_MIN_BYTES
+                        && core_each
+                        && head.len() <= HEAD_MAX_BYTES
+                        && pair.crosses() =>
+                {
+                    pair.send_early_or_in_cell(message, head, bytes)
+                }
+                Body::Bytes(bytes)
                     if len > EXCHANGE_MIN_BYTES
                         && core_each
                         && head.len() <= HEAD_MAX_BYTES
@@ -422,7 +433,13 @@ impl Transport for Shm {
                         out.copy_from_slice(bytes)
                     })
                 }
-                Body::Fill(n, fill) if len > SINGLE_RECORD_MAX_BYTES && core_each => {
+                Body::Fill(n, fill)
+                    if core_each
+                        && (len > SINGLE_RECORD_MAX_BYTES
+                            || len > CROSSED_MIN_BYTES
+                                && head.len() <= HEAD_MAX_BYTES
+                                && pair.crosses()) =>
+                {
                     pair.send_in_cell(message, head, n, fill)
                 }
                 body => pair.send(message, head.len(), len, |out: &mut [u8]| {

@@ -7,16 +7,12 @@
 
 use super::cells::{CellRef, Cells, HEAD_MAX_BYTES};
 use super::fastbox::{FASTBOX_MAX_BYTES, Fastbox};
-use super::memory::{Ordering, fence};
+use super::memory::{LINE_BYTES, Ordering, fence};
 use super::ring::{Found, Reader, Writer};
 
 /// Bytes of an early record's body after which its reader is told. Measured (docs/measured/shm.md):
 /// 4 to 16 KiB make no difference, 24 KiB are slower for short messages.
-const EARLY_RUN_BYTES: usize = if cfg!(loom) {
-    super::memory::LINE_BYTES
-} else {
-    12 * 1024
-};
+const EARLY_RUN_BYTES: usize = if cfg!(loom) { LINE_BYTES } else { 12 * 1024 };
 
 /// Messages of more than this many bytes, with their head, go in cells while both processes send
 /// such messages. Measured (docs/measured/shm.md).
@@ -24,6 +20,17 @@ pub const EXCHANGE_MIN_BYTES: usize = if cfg!(loom) { 64 } else { 4 * 1024 };
 /// Messages in cells after which the peer must have sent a long one for another to follow. A
 /// choice: programs rarely have more in flight.
 const EXCHANGE_MESSAGES: u8 = 64;
+
+/// Messages of more than this many bytes, with their head, go in cells where those of both
+/// processes cross. Measured (docs/measured/shm.md).
+pub const CROSSED_MIN_BYTES: usize = if cfg!(loom) { 64 } else { 512 };
+/// Most bytes of the ring that the peer has yet to read where a message that crosses goes in a
+/// cell: the longest message that would wait for no cell, or a few records in cells. Measured
+/// (docs/measured/shm.md): more are a stream, for which the ring is faster.
+const CROSSED_UNREAD_MAX_BYTES: u64 = (EXCHANGE_MIN_BYTES + 4 * LINE_BYTES) as u64;
+/// Messages from the peer, none of which has crossed one of this process's, after which messages
+/// count as sent in turns. A choice: an exchange goes on if one process is late now and then.
+const CROSSED_MESSAGES: u8 = 4;
 
 /// One process's side of a pair.
 pub struct Pair {
@@ -36,6 +43,9 @@ pub struct Pair {
     cell: Option<CellRef>,
     /// Long messages that may go in cells since the peer has sent one.
     exchange: u8,
+    /// Messages that may come from the peer without having crossed one of this process's before
+    /// [`Pair::crosses`] is false.
+    crossed: u8,
 }
 
 /// What came from the peer.
@@ -87,6 +97,7 @@ impl Pair {
             cells: Box::new(cells),
             cell: None,
             exchange: 0,
+            crossed: 0,
         }
     }
 
@@ -129,6 +140,17 @@ impl Pair {
     #[inline]
     pub fn exchanges(&self) -> bool {
         self.exchange > 0 && !self.writer.is_read()
+    }
+
+    /// Returns whether the messages of both processes cross on their way, as where each sends
+    /// before it receives, the peer has few to read, and there is a cell. Each then would write to
+    /// the ring, whose lines are in the other's cache, since the fastbox is for messages in turns.
+    /// In cells each writes where it has just read.
+    #[inline]
+    pub fn crosses(&mut self) -> bool {
+        self.crossed > 0
+            && self.writer.unread_bytes() <= CROSSED_UNREAD_MAX_BYTES
+            && self.can_cell()
     }
 
     /// Returns whether there is room for a record in a cell.
@@ -199,27 +221,31 @@ impl Pair {
     #[inline(never)]
     pub fn send_split(&mut self, message: u8, head: &[u8], body: &[u8], core_each: bool) -> bool {
         let in_cell = core_each && head.len() <= HEAD_MAX_BYTES;
-        if in_cell && self.writer.is_read() {
-            let mut rest = body;
-            let mut fill = |out: &mut [u8]| {
-                let (run, later) = rest.split_at(out.len());
-                out.copy_from_slice(run);
-                rest = later;
-            };
-            if self.send_early(message, head, body.len(), &mut fill) {
-                return true;
-            }
-        }
-        if in_cell && self.can_cell() {
-            return self.write_in_cell(message, head, body.len(), |out| {
-                out.copy_from_slice(body);
-            });
+        if in_cell && self.send_early_or_in_cell(message, head, body) {
+            return true;
         }
         if in_cell && self.exchanges() {
             return false;
         }
         let read = self.reader.position();
         self.writer.write_split(message, head, body, read)
+    }
+
+    /// Writes a message whose body goes into a cell: as an early record if the reader has read
+    /// everything before, as far as is known. The head has up to [`HEAD_MAX_BYTES`]. Publishes it
+    /// with a full barrier. False: no room for a record in a cell.
+    #[inline(never)]
+    pub fn send_early_or_in_cell(&mut self, message: u8, head: &[u8], body: &[u8]) -> bool {
+        if self.writer.is_read() {
+            let mut rest = body;
+            let mut fill = |out: &mut [u8]| {
+                let (run, later) = rest.split_at(out.len());
+                out.copy_from_slice(run);
+                rest = later;
+            };
+            return self.send_early(message, head, body.len(), &mut fill);
+        }
+        self.send_in_cell(message, head, body.len(), |out| out.copy_from_slice(body))
     }
 
     /// The next message from the peer.
@@ -236,6 +262,9 @@ impl Pair {
         }
         if let Some((message, read, len)) = found {
             self.writer.set_read(read);
+            if len > CROSSED_MIN_BYTES {
+                self.crossed = crossed_after(self.crossed, !self.writer.is_read());
+            }
             return Next::Fastbox(message, self.fastbox.bytes(len));
         }
         match self.reader.peek() {
@@ -248,11 +277,17 @@ impl Pair {
                 read,
             } => {
                 self.writer.set_read(read);
-                if bytes.len() > EXCHANGE_MIN_BYTES {
+                if in_cell || bytes.len() > EXCHANGE_MIN_BYTES {
                     self.exchange = EXCHANGE_MESSAGES;
                 }
+                if in_cell || bytes.len() > CROSSED_MIN_BYTES {
+                    // What the fastbox has room for was sent while a message of this process's was
+                    // there.
+                    let fits = !in_cell && bytes.len() <= FASTBOX_MAX_BYTES;
+                    let crossed = !self.writer.is_read() || fits && !self.fastbox.my_turn();
+                    self.crossed = crossed_after(self.crossed, crossed);
+                }
                 if in_cell {
-                    self.exchange = EXCHANGE_MESSAGES;
                     return record_in_cell(&mut self.cells, &mut self.cell, message, bytes, more);
                 }
                 Next::Record(message, bytes, more)
@@ -311,6 +346,17 @@ impl Pair {
     /// Returns whether there is room for a message of any size.
     pub fn has_room(&mut self) -> bool {
         self.writer.has_room() && self.cells.has_enough()
+    }
+}
+
+/// What is left of [`CROSSED_MESSAGES`] after one more message from the peer. `crossed`: the peer had
+/// not read all of this process's messages when it sent it.
+#[inline]
+fn crossed_after(left: u8, crossed: bool) -> u8 {
+    if crossed {
+        CROSSED_MESSAGES
+    } else {
+        left.saturating_sub(1)
     }
 }
 

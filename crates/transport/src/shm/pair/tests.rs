@@ -366,7 +366,7 @@ fn read(pair: &mut Pair) -> Option<(u8, bool)> {
             pair.release();
             Some((message, false))
         }
-        Next::InCell(message, ..) => {
+        Next::InCell(message, ..) | Next::Early(message, _) => {
             pair.release_cell();
             Some((message, true))
         }
@@ -424,6 +424,74 @@ fn one_way_goes_by_the_ring_again() {
     }
     assert!(lower.send(2, 0, 8, short) && lower.send(2, 0, 8, short));
     assert!(!lower.exchanges());
+}
+
+/// Messages of both sides that were sent before either was read cross, whichever way they go. Those
+/// in turns do not, and few of them end an exchange.
+#[test]
+fn messages_that_were_sent_before_either_was_read_cross() {
+    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+    let (mut lower, mut upper) = sides(&mut there, &mut back);
+    let len = CROSSED_MIN_BYTES + 1;
+    let full = |out: &mut [u8]| out.fill(7);
+    // In turns, by the fastbox.
+    for _ in 0..3 {
+        assert!(lower.send(1, 0, len, full));
+        assert_eq!(read(&mut upper), Some((1, false)));
+        assert!(upper.send(2, 0, len, full));
+        assert_eq!(read(&mut lower), Some((2, false)));
+        assert!(!lower.crosses() && !upper.crosses());
+    }
+    // Short ones count for nothing.
+    assert!(lower.send(1, 0, 8, full) && upper.send(2, 0, 8, full));
+    assert!(read(&mut upper).is_some() && read(&mut lower).is_some());
+    assert!(!lower.crosses() && !upper.crosses());
+    // One in the fastbox, the other in the ring.
+    assert!(upper.send(2, 0, len, full));
+    assert!(lower.send(1, 0, len, full));
+    assert_eq!(read(&mut upper), Some((1, false)));
+    assert_eq!(read(&mut lower), Some((2, false)));
+    assert!(lower.crosses() && upper.crosses());
+    // Both in cells.
+    let body = vec![5; len];
+    for _ in 0..2 * CROSSED_MESSAGES {
+        assert!(lower.send_early_or_in_cell(1, b"head", &body));
+        assert!(upper.send_early_or_in_cell(2, b"head", &body));
+        assert_eq!(read(&mut upper), Some((1, true)));
+        assert_eq!(read(&mut lower), Some((2, true)));
+        assert!(lower.crosses() && upper.crosses());
+    }
+    // In turns again.
+    for _ in 0..=CROSSED_MESSAGES {
+        assert!(lower.send(1, 0, len, full));
+        assert!(read(&mut upper).is_some());
+        assert!(upper.send(2, 0, len, full));
+        assert!(read(&mut lower).is_some());
+    }
+    assert!(!lower.crosses() && !upper.crosses());
+}
+
+/// Where much waits to be read it is a stream, which goes by the ring.
+#[test]
+fn a_stream_of_both_sides_goes_by_the_ring() {
+    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+    let (mut lower, mut upper) = sides(&mut there, &mut back);
+    let body = vec![5; CROSSED_MIN_BYTES + 1];
+    assert!(lower.send_in_cell(1, b"head", body.len(), |out| out.fill(7)));
+    assert!(upper.send_in_cell(2, b"head", body.len(), |out| out.fill(7)));
+    assert_eq!(read(&mut upper), Some((1, true)));
+    let mut in_cells = 0;
+    while upper.crosses() {
+        assert!(upper.send_early_or_in_cell(2, b"head", &body));
+        in_cells += 1;
+    }
+    let most = CROSSED_UNREAD_MAX_BYTES as usize / LINE_BYTES;
+    assert!((1..=most).contains(&in_cells), "{in_cells}");
+    assert!(upper.send(3, 0, body.len(), |out| out.fill(7)));
+    for _ in 0..=in_cells {
+        assert_eq!(read(&mut lower), Some((2, true)));
+    }
+    assert_eq!(read(&mut lower), Some((3, false)));
 }
 
 /// A writer that pauses in a body: what is there is read, and the rest by a later poll.

@@ -480,6 +480,12 @@ impl Writer {
         self.head == self.tail
     }
 
+    /// Bytes of the ring that the reader, as far as is known, has not read.
+    #[inline]
+    pub fn unread_bytes(&self) -> u64 {
+        self.tail - self.head
+    }
+
     /// Takes the position that the reader has told: low bits, in lines.
     #[inline]
     pub fn set_read(&mut self, lines: u32) {
