@@ -349,8 +349,8 @@ impl Pair {
     }
 }
 
-/// What is left of [`CROSSED_MESSAGES`] after one more message from the peer. `crossed`: the peer had
-/// not read all of this process's messages when it sent it.
+/// What is left of [`CROSSED_MESSAGES`] after one more message from the peer. `crossed`: the peer
+/// had not read all of this process's messages when it sent it.
 #[inline]
 fn crossed_after(left: u8, crossed: bool) -> u8 {
     if crossed {
