@@ -45,6 +45,7 @@ mod bcast;
 mod cost;
 mod gather;
 mod inter;
+mod intra;
 mod neighbour;
 mod plan;
 mod reduce;

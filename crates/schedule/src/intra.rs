@@ -1,0 +1,413 @@
+//! Collectives of an intracommunicator (MPI 5.0 §6.2.2): which algorithm makes a call's schedule,
+//! and where its data lie. The algorithms are in files of their own (`bcast`, `allreduce` and so
+//! on); `cost` finds the cheapest one.
+
+use crate::allgather::{self, Blocks};
+use crate::cost::{Algorithm, Cost, Kind, Problem};
+use crate::gather::{self, Uniform};
+use crate::plan::{Block, Collective, Reduction, Root, Varying, at, input, prefix_sums};
+use crate::reduce::{self, Operand};
+use crate::reduce_scatter::{self, Shares};
+use crate::step::{Builder, Piece, Region, Team};
+use crate::{allreduce, alltoall, barrier, bcast, scan};
+
+/// Appends the steps of rank `t.rank` to `b`, and names the algorithm there if there was a choice.
+pub(crate) fn plan(
+    b: &mut Builder,
+    t: Team,
+    call: &Collective,
+    cost: &Cost,
+    forced: Option<Algorithm>,
+) {
+    let mut planner = Planner {
+        b,
+        t,
+        kind: call.kind(),
+        cost,
+        forced,
+        chosen: None,
+    };
+    match *call {
+        Collective::Barrier => planner.barrier(),
+        Collective::Bcast { root, bytes } => planner.bcast(root, bytes),
+        Collective::Reduce { root, of, in_place } => planner.reduce(root, of, in_place),
+        Collective::Allreduce { of, in_place } => planner.allreduce(of, in_place),
+        Collective::Gather {
+            root,
+            block,
+            in_place,
+        } => planner.gather(root, block, in_place),
+        Collective::Gatherv {
+            root,
+            send,
+            recv,
+            in_place,
+        } => planner.gatherv(root, send, recv, in_place),
+        Collective::Scatter {
+            root,
+            block,
+            in_place,
+        } => planner.scatter(root, block, in_place),
+        Collective::Scatterv {
+            root,
+            send,
+            recv,
+            in_place,
+        } => planner.scatterv(root, send, recv, in_place),
+        Collective::Allgather { block, in_place } => planner.allgather(block, in_place),
+        Collective::Allgatherv {
+            send,
+            recv,
+            size,
+            in_place,
+        } => planner.allgatherv(send, recv, size, in_place),
+        Collective::Alltoall { block, in_place } => planner.alltoall(block, in_place),
+        Collective::Alltoallv {
+            send,
+            recv,
+            size,
+            in_place,
+        } => planner.alltoallv(send, recv, size, in_place),
+        Collective::Alltoallw {
+            send,
+            recv,
+            in_place,
+        } => planner.alltoallw(send, recv, in_place),
+        Collective::ReduceScatterBlock { of, in_place } => {
+            planner.reduce_scatter_block(of, in_place)
+        }
+        Collective::ReduceScatter {
+            counts,
+            of,
+            in_place,
+        } => planner.reduce_scatter(counts, of, in_place),
+        Collective::Scan { of, in_place } => planner.scan(of, in_place, true),
+        Collective::Exscan { of, in_place } => planner.scan(of, in_place, false),
+    }
+    let chosen = planner.chosen;
+    b.name(chosen);
+}
+
+/// Plans one call.
+struct Planner<'a> {
+    b: &'a mut Builder,
+    t: Team,
+    kind: Kind,
+    cost: &'a Cost,
+    /// The algorithm that is wanted, if it can do this.
+    forced: Option<Algorithm>,
+    /// The algorithm of the schedule, if there was a choice.
+    chosen: Option<Algorithm>,
+}
+
+fn operand(of: Reduction, in_place: bool) -> Operand {
+    Operand {
+        input: input(of.count, in_place),
+        commutes: of.commutes,
+    }
+}
+
+impl Planner<'_> {
+    /// Chooses the algorithm for so many bytes.
+    fn choose(&mut self, bytes: i64, commutes: bool) -> Algorithm {
+        let problem = Problem {
+            kind: self.kind,
+            ranks: self.t.size,
+            bytes,
+            commutes,
+        };
+        let algorithm = problem.choose(self.cost, self.forced);
+        self.chosen = Some(algorithm);
+        algorithm
+    }
+
+    fn choose_reduction(&mut self, of: Reduction) -> Algorithm {
+        self.choose(of.count * of.element, of.commutes)
+    }
+
+    /// MPI_Barrier.
+    fn barrier(&mut self) {
+        let t = self.t;
+        match self.choose(0, true) {
+            Algorithm::Dissemination => barrier::dissemination(self.b, t),
+            _ => barrier::tree(self.b, t),
+        }
+    }
+
+    /// MPI_Bcast.
+    fn bcast(&mut self, root: Root, bytes: i64) {
+        let t = self.t;
+        let Root::Rank(root) = root else { return };
+        let data = Piece::new(Region::Packed, 0, bytes);
+        let segment = i64::from(self.cost.segment_bytes);
+        match self.choose(bytes, true) {
+            Algorithm::Flat => bcast::flat(self.b, t, root, data),
+            Algorithm::ScatterRing => bcast::scatter_ring(self.b, t, root, data),
+            Algorithm::ScatterDoubling => bcast::scatter_doubling(self.b, t, root, data),
+            Algorithm::Chain => bcast::chain(self.b, t, root, data, segment),
+            Algorithm::BinaryTree => bcast::binary_tree(self.b, t, root, data, segment),
+            _ => bcast::binomial(self.b, t, root, data),
+        }
+    }
+
+    /// MPI_Reduce.
+    fn reduce(&mut self, root: Root, of: Reduction, in_place: bool) {
+        let t = self.t;
+        let Root::Rank(root) = root else { return };
+        if of.count == 0 {
+            return;
+        }
+        // Only the root's input can be in place.
+        let x = operand(of, in_place && t.rank == root);
+        let output = Piece::recv(0, of.count);
+        match self.choose_reduction(of) {
+            Algorithm::Flat => reduce::flat(self.b, t, root, x, output),
+            Algorithm::Halving => reduce::halving(self.b, t, root, x, output),
+            _ => reduce::binomial(self.b, t, root, x, output),
+        }
+    }
+
+    /// MPI_Allreduce.
+    fn allreduce(&mut self, of: Reduction, in_place: bool) {
+        let t = self.t;
+        if of.count == 0 {
+            return;
+        }
+        let (x, output) = (operand(of, in_place), Piece::recv(0, of.count));
+        match self.choose_reduction(of) {
+            Algorithm::Halving => allreduce::halving(self.b, t, x, output),
+            Algorithm::Ring => allreduce::ring(self.b, t, x, output),
+            Algorithm::ReduceBcast => allreduce::reduce_bcast(self.b, t, x, output),
+            _ => allreduce::doubling(self.b, t, x, output),
+        }
+    }
+
+    /// MPI_Gather.
+    fn gather(&mut self, root: Root, block: Block, in_place: bool) {
+        let t = self.t;
+        let Root::Rank(root) = root else { return };
+        if block.bytes == 0 {
+            return;
+        }
+        let own = (!in_place || t.rank != root).then(|| Piece::send(0, block.send));
+        let whole = Piece::recv(
+            0,
+            if t.rank == root {
+                block.recv * i64::from(t.size)
+            } else {
+                0
+            },
+        );
+        match self.choose(block.bytes, true) {
+            Algorithm::Flat => {
+                let at = |r: u32| Piece::recv(i64::from(r) * block.recv, block.recv);
+                gather::gather_flat(self.b, t, root, own, &at);
+            }
+            _ => {
+                let x = Uniform {
+                    bytes: block.bytes,
+                    whole,
+                    units: block.recv,
+                    own,
+                };
+                gather::gather_binomial(self.b, t, root, x);
+            }
+        }
+    }
+
+    /// MPI_Gatherv.
+    fn gatherv(&mut self, root: Root, send: i64, recv: Varying, in_place: bool) {
+        let t = self.t;
+        let Root::Rank(root) = root else { return };
+        let own = (!in_place || t.rank != root).then(|| Piece::send(0, send));
+        gather::gather_flat(self.b, t, root, own, &|r| at(Region::Recv, recv, r));
+    }
+
+    /// MPI_Scatter.
+    fn scatter(&mut self, root: Root, block: Block, in_place: bool) {
+        let t = self.t;
+        let Root::Rank(root) = root else { return };
+        if block.bytes == 0 {
+            return;
+        }
+        let own = (!in_place || t.rank != root).then(|| Piece::recv(0, block.recv));
+        let whole = Piece::send(
+            0,
+            if t.rank == root {
+                block.send * i64::from(t.size)
+            } else {
+                0
+            },
+        );
+        match self.choose(block.bytes, true) {
+            Algorithm::Flat => {
+                let at = |r: u32| Piece::send(i64::from(r) * block.send, block.send);
+                gather::scatter_flat(self.b, t, root, own, &at);
+            }
+            _ => {
+                let x = Uniform {
+                    bytes: block.bytes,
+                    whole,
+                    units: block.send,
+                    own,
+                };
+                gather::scatter_binomial(self.b, t, root, x);
+            }
+        }
+    }
+
+    /// MPI_Scatterv.
+    fn scatterv(&mut self, root: Root, send: Varying, recv: i64, in_place: bool) {
+        let t = self.t;
+        let Root::Rank(root) = root else { return };
+        let own = (!in_place || t.rank != root).then(|| Piece::recv(0, recv));
+        gather::scatter_flat(self.b, t, root, own, &|r| at(Region::Send, send, r));
+    }
+
+    /// MPI_Allgather.
+    fn allgather(&mut self, block: Block, in_place: bool) {
+        let t = self.t;
+        if block.bytes == 0 {
+            return;
+        }
+        let total = block.bytes * i64::from(t.size);
+        let x = Blocks {
+            own: (!in_place).then(|| Piece::send(0, block.send)),
+            block: &|r| Piece::recv(i64::from(r) * block.recv, block.recv),
+            bytes: &|_| block.bytes,
+            whole: Some(Piece::recv(0, block.recv * i64::from(t.size))),
+        };
+        match self.choose(total, true) {
+            Algorithm::Doubling => allgather::doubling(self.b, t, x),
+            Algorithm::Bruck => allgather::bruck(self.b, t, x),
+            Algorithm::GatherBcast => allgather::gather_bcast(self.b, t, x, block.bytes),
+            _ => allgather::ring(self.b, t, x),
+        }
+    }
+
+    /// MPI_Allgatherv.
+    fn allgatherv(&mut self, send: i64, recv: Varying, size: i64, in_place: bool) {
+        let t = self.t;
+        let total = recv.counts.iter().sum::<i64>() * size;
+        let x = Blocks {
+            own: (!in_place).then(|| Piece::send(0, send)),
+            block: &|r| at(Region::Recv, recv, r),
+            bytes: &|r| recv.counts[r as usize] * size,
+            whole: None,
+        };
+        match self.choose(total, true) {
+            Algorithm::Bruck => allgather::bruck(self.b, t, x),
+            _ => allgather::ring(self.b, t, x),
+        }
+    }
+
+    /// MPI_Alltoall.
+    fn alltoall(&mut self, block: Block, in_place: bool) {
+        let t = self.t;
+        if block.bytes == 0 {
+            return;
+        }
+        let inn = |r: u32| Piece::recv(i64::from(r) * block.recv, block.recv);
+        let out = |r: u32| Piece::send(i64::from(r) * block.send, block.send);
+        let out: alltoall::BlockOf = if in_place { &inn } else { &out };
+        match self.choose(block.bytes, true) {
+            // Bruck's first step copies all blocks out of the buffer, so it also works in
+            // place.
+            Algorithm::Bruck => alltoall::bruck(self.b, t, out, &inn, block.bytes),
+            _ if in_place => {
+                self.chosen = None;
+                alltoall::in_place(self.b, t, &inn, &|_| block.bytes);
+            }
+            Algorithm::Pairwise => alltoall::pairwise(self.b, t, out, &inn),
+            _ => alltoall::spread(self.b, t, out, &inn, self.cost.window_peers),
+        }
+    }
+
+    /// MPI_Alltoallv.
+    fn alltoallv(&mut self, send: Varying, recv: Varying, size: i64, in_place: bool) {
+        let t = self.t;
+        let inn = |r: u32| at(Region::Recv, recv, r);
+        if in_place {
+            alltoall::in_place(self.b, t, &inn, &|r| recv.counts[r as usize] * size);
+        } else {
+            self.varying_alltoall(&|r| at(Region::Send, send, r), &inn);
+        }
+    }
+
+    /// MPI_Alltoallw.
+    fn alltoallw(&mut self, send: &[i64], recv: &[i64], in_place: bool) {
+        let t = self.t;
+        let inn = |r: u32| Piece::new(Region::RecvBlock, i64::from(r), recv[r as usize]);
+        if in_place {
+            alltoall::in_place(self.b, t, &inn, &|r| recv[r as usize]);
+        } else {
+            let out = |r: u32| Piece::new(Region::SendBlock, i64::from(r), send[r as usize]);
+            self.varying_alltoall(&out, &inn);
+        }
+    }
+
+    /// MPI_Reduce_scatter_block.
+    fn reduce_scatter_block(&mut self, of: Reduction, in_place: bool) {
+        let t = self.t;
+        let total = Reduction {
+            count: of.count * i64::from(t.size),
+            ..of
+        };
+        let shares = Shares {
+            start: &|r| i64::from(r) * of.count,
+            output: Piece::recv(0, of.count),
+            in_place,
+        };
+        let x = operand(total, in_place);
+        self.reduce_shares(x, shares, total);
+    }
+
+    /// MPI_Reduce_scatter.
+    fn reduce_scatter(&mut self, counts: &[i64], of: Reduction, in_place: bool) {
+        let t = self.t;
+        let starts = prefix_sums(counts);
+        let output = Piece::recv(0, counts[t.rank as usize]);
+        let shares = Shares {
+            start: &|r| starts[r as usize],
+            output,
+            in_place,
+        };
+        self.reduce_shares(operand(of, in_place), shares, of);
+    }
+
+    /// MPI_Scan and MPI_Exscan.
+    fn scan(&mut self, of: Reduction, in_place: bool, inclusive: bool) {
+        let t = self.t;
+        if of.count == 0 {
+            return;
+        }
+        let (x, output) = (operand(of, in_place), Piece::recv(0, of.count));
+        match self.choose_reduction(of) {
+            Algorithm::Chain => scan::chain(self.b, t, x, output, inclusive),
+            _ => scan::doubling(self.b, t, x, output, inclusive),
+        }
+    }
+
+    /// All-to-all, v- and w-forms. All ranks must choose alike, and each knows only its own counts.
+    /// So the choice depends on the number of ranks alone.
+    fn varying_alltoall(&mut self, out: alltoall::BlockOf, inn: alltoall::BlockOf) {
+        match self.forced {
+            Some(Algorithm::Pairwise) => alltoall::pairwise(self.b, self.t, out, inn),
+            _ => alltoall::spread(self.b, self.t, out, inn, self.cost.window_peers),
+        }
+    }
+
+    /// Both forms of MPI_Reduce_scatter: reduces `of`, of which each rank gets a share.
+    fn reduce_shares(&mut self, x: Operand, shares: Shares, of: Reduction) {
+        let algorithm = self.choose_reduction(of);
+        if of.count == 0 {
+            return;
+        }
+        let (b, t) = (&mut *self.b, self.t);
+        match algorithm {
+            Algorithm::Halving => reduce_scatter::halving(b, t, x, shares),
+            Algorithm::Pairwise => reduce_scatter::pairwise(b, t, x, shares),
+            _ => reduce_scatter::reduce_scatter(b, t, x, shares),
+        }
+    }
+}
