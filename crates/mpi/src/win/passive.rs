@@ -183,11 +183,12 @@ impl Win {
             Reach::Remote => Ok(()),
         };
         target.access.store(CLOSED, Ordering::Relaxed);
-        if no_check {
-            return result;
-        }
-        let result = result.and(self.release(target, bits & EXCLUSIVE != 0));
-        // Not before: it may lose the core.
+        let result = if no_check {
+            result
+        } else {
+            result.and(self.release(target, bits & EXCLUSIVE != 0))
+        };
+        // Not before: it may lose the core. Without a lock, too: the program may wait for a store.
         if self.is_time_for_progress() {
             device::poll_after_work();
         }
