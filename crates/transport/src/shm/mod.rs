@@ -411,35 +411,19 @@ impl Transport for Shm {
     ) -> Result<Answer, TransportError> {
         self.send_by(to, |pair, core_each| {
             let len = head.len() + body.len();
+            let fits_cell = core_each && head.len() <= HEAD_MAX_BYTES;
+            let crosses = fits_cell && len > CROSSED_MIN_BYTES && pair.crosses();
             match body {
                 Body::Bytes(bytes) if len > SINGLE_RECORD_MAX_BYTES => {
                     pair.send_split(message, head, bytes, core_each)
                 }
-                Body::Bytes(bytes)
-                    if len > CROSSED_MIN_BYTES
-                        && core_each
-                        && head.len() <= HEAD_MAX_BYTES
-                        && pair.crosses() =>
-                {
-                    pair.send_early_or_in_cell(message, head, bytes)
-                }
-                Body::Bytes(bytes)
-                    if len > EXCHANGE_MIN_BYTES
-                        && core_each
-                        && head.len() <= HEAD_MAX_BYTES
-                        && pair.exchanges() =>
-                {
+                Body::Bytes(bytes) if crosses => pair.send_early_or_in_cell(message, head, bytes),
+                Body::Bytes(bytes) if fits_cell && len > EXCHANGE_MIN_BYTES && pair.exchanges() => {
                     pair.send_in_cell(message, head, bytes.len(), |out: &mut [u8]| {
                         out.copy_from_slice(bytes)
                     })
                 }
-                Body::Fill(n, fill)
-                    if core_each
-                        && (len > SINGLE_RECORD_MAX_BYTES
-                            || len > CROSSED_MIN_BYTES
-                                && head.len() <= HEAD_MAX_BYTES
-                                && pair.crosses()) =>
-                {
+                Body::Fill(n, fill) if crosses || core_each && len > SINGLE_RECORD_MAX_BYTES => {
                     pair.send_in_cell(message, head, n, fill)
                 }
                 body => pair.send(message, head.len(), len, |out: &mut [u8]| {
