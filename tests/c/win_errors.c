@@ -494,7 +494,8 @@ static void made_and_freed(void)
     SAME(handler_calls, 0);
 }
 
-/* The same with counts of type MPI_Count. The bytes of a count may be more than 64 bits hold. */
+/* The same with counts of type MPI_Count. The bytes of a count may be more than 64 bits hold. What
+ * the target finds wrong is told in a flush, by the name of the operation. */
 static void large_counts(int flavor)
 {
     Window w = window_make(flavor, MPI_COMM_WORLD, SIZE, 1, MPI_INFO_NULL);
@@ -514,10 +515,10 @@ static void large_counts(int flavor)
         SAME(in, 14);
         BAD_BY_FLUSH(&w, target, MPI_ERR_RMA_RANGE,
                      MPI_Put_c(&out, 1, MPI_LONG, target, end - 7, 1, MPI_LONG, w.win),
-                     "MPI_Put_c");
+                     "MPI_Put");
         BAD_BY_FLUSH(&w, target, MPI_ERR_RMA_RANGE,
                      MPI_Get_c(&in, 1, MPI_LONG, target, end - 7, 1, MPI_LONG, w.win),
-                     "MPI_Get_c");
+                     "MPI_Get");
         BAD_BY_FLUSH(&w, target, MPI_ERR_VALUE_TOO_LARGE,
                      MPI_Put_c(&out, wraps, MPI_LONG, target, at, wraps, MPI_LONG, w.win),
                      "MPI_Put_c");
