@@ -100,6 +100,7 @@ struct Planner<'a> {
     chosen: Option<Algorithm>,
 }
 
+/// What is reduced, from the send buffer, or from the receive buffer if it is in place.
 fn operand(of: Reduction, in_place: bool) -> Operand {
     Operand {
         input: input(of.count, in_place),
@@ -121,6 +122,7 @@ impl Planner<'_> {
         algorithm
     }
 
+    /// Chooses the algorithm of a reduction.
     fn choose_reduction(&mut self, of: Reduction) -> Algorithm {
         self.choose(of.count * of.element, of.commutes)
     }

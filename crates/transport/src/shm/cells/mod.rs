@@ -80,6 +80,14 @@ impl CellRef {
         word.is_some_and(|word| word & EARLY != 0)
     }
 
+    /// Bytes of the message, head and body, whose record in a cell this is; 0 if it is nonsense.
+    #[inline]
+    pub fn message_len(record: &[u8]) -> usize {
+        record.split_first_chunk::<8>().map_or(0, |(word, head)| {
+            (u64::from_le_bytes(*word) >> 32) as usize + head.len()
+        })
+    }
+
     /// Decodes what came through the ring, and the head behind it. `None`: it is none of the `all`
     /// cells, or longer than a cell.
     fn decode(record: &[u8], all: u64) -> Option<(CellRef, &[u8])> {

@@ -25,8 +25,8 @@ const EXCHANGE_MESSAGES: u8 = 64;
 /// processes cross. Measured (docs/measured/shm.md).
 pub const CROSSED_MIN_BYTES: usize = if cfg!(loom) { 64 } else { 512 };
 /// Most bytes of the ring that the peer has yet to read where a message that crosses goes in a
-/// cell: the longest message that would wait for no cell, or a few records in cells. Measured
-/// (docs/measured/shm.md): more are a stream, for which the ring is faster.
+/// cell: the longest message that would not wait for a cell, or records of messages in cells. More
+/// are a stream. A choice; a few lines are too little (docs/measured/shm.md).
 const CROSSED_UNREAD_MAX_BYTES: u64 = (EXCHANGE_MIN_BYTES + 4 * LINE_BYTES) as u64;
 /// Messages from the peer, none of which has crossed one of this process's, after which messages
 /// count as sent in turns. A choice: an exchange goes on if one process is late now and then.
@@ -121,8 +121,7 @@ impl Pair {
     }
 
     /// Writes a message whose body, of `len` bytes, goes into a cell by `fill`. Its head has up to
-    /// [`HEAD_MAX_BYTES`]. Publishes it with a full barrier. False: no
-    /// room.
+    /// [`HEAD_MAX_BYTES`]. Publishes it with a full barrier. False: no room.
     #[inline(never)]
     pub fn send_in_cell(
         &mut self,
@@ -143,9 +142,9 @@ impl Pair {
     }
 
     /// Returns whether the messages of both processes cross on their way, as where each sends
-    /// before it receives, the peer has few to read, and there is a cell. Each then would write to
-    /// the ring, whose lines are in the other's cache, since the fastbox is for messages in turns.
-    /// In cells each writes where it has just read.
+    /// before it receives, the peer has few to read, and there is a cell. One of the two would find
+    /// the fastbox taken and write to the ring, whose lines are in the other's cache. In cells each
+    /// writes where it has just read.
     #[inline]
     pub fn crosses(&mut self) -> bool {
         self.crossed > 0
@@ -277,13 +276,19 @@ impl Pair {
                 read,
             } => {
                 self.writer.set_read(read);
-                if in_cell || bytes.len() > EXCHANGE_MIN_BYTES {
+                let len = if in_cell {
+                    CellRef::message_len(bytes)
+                } else {
+                    bytes.len()
+                };
+                if len > EXCHANGE_MIN_BYTES {
                     self.exchange = EXCHANGE_MESSAGES;
                 }
-                if in_cell || bytes.len() > CROSSED_MIN_BYTES {
+                // An early record is counted when it is returned for the first time.
+                if len > CROSSED_MIN_BYTES && self.cell.is_none() {
                     // What the fastbox has room for was sent while a message of this process's was
                     // there.
-                    let fits = !in_cell && bytes.len() <= FASTBOX_MAX_BYTES;
+                    let fits = !in_cell && len <= FASTBOX_MAX_BYTES;
                     let crossed = !self.writer.is_read() || fits && !self.fastbox.my_turn();
                     self.crossed = crossed_after(self.crossed, crossed);
                 }
