@@ -2,6 +2,7 @@
 //! or through a spawn.
 //!
 //! ```text
+//! base64    bytes as text
 //! death     how a process learns that a job has died
 //! join      two processes that have a socket between them
 //! names     published names of ports
@@ -16,6 +17,7 @@
 //! Once all members of both groups have it, any two of them can connect, and do when one first
 //! sends something to the other.
 
+mod base64;
 mod death;
 pub mod join;
 pub mod names;
@@ -32,7 +34,7 @@ use crate::{Group, Kind, Result, err};
 use death::Partners;
 use ferry_job::{NameRequest, NameSocket};
 use shared::Sharing;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -183,6 +185,7 @@ fn meet(
     let [mine, theirs] = &sides[..] else {
         return Err(crate::comm::agree::malformed());
     };
+    check_disjoint(mine, theirs, with)?;
     let mut held = universe::Held::default();
     let added = add_members(mine, theirs, agreement.rank(), &mut held);
     universe::show_known_jobs(false);
@@ -207,6 +210,23 @@ fn meet(
         remote: theirs.members.iter().map(|m| m.name).collect(),
         held,
     })
+}
+
+/// A process in both groups could not tell its two sides' messages apart: the groups of an
+/// intercommunicator are disjoint (MPI 5.0 §7.6). All members of both groups find the same.
+fn check_disjoint(mine: &Side, theirs: &Side, with: With) -> Result<()> {
+    if !is_apart(with) {
+        return Ok(());
+    }
+    let names: HashSet<ProcessName> = mine.members.iter().map(|m| m.name).collect();
+    match theirs.members.iter().find(|m| names.contains(&m.name)) {
+        None => Ok(()),
+        Some(both) => Err(err!(
+            Comm,
+            "process {} of a job is in both the local and the remote group",
+            both.name.rank
+        )),
+    }
 }
 
 /// What the roots say first: this one's for the other one's. Their launchers get to know each
@@ -335,6 +355,7 @@ fn refusal(e: &crate::Error) -> Vec<u8> {
         Kind::Spawn => 2,
         Kind::InfoValue => 3,
         Kind::Arg => 4,
+        Kind::Comm => 6,
         _ => 5,
     };
     [&[kind], e.text().as_bytes()].concat()
@@ -350,6 +371,7 @@ fn accepted(message: &[u8]) -> Result<&[u8]> {
         2 => err!(Spawn, "{text}"),
         3 => err!(InfoValue, "{text}"),
         4 => err!(Arg, "{text}"),
+        6 => err!(Comm, "{text}"),
         _ => err!(Other, "{text}"),
     })
 }

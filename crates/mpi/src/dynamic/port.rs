@@ -4,6 +4,7 @@
 //! of a connection is made by this key, so that nobody without the name gets an answer. The ticket
 //! holds until the port is closed.
 
+use super::base64::{from_base64, to_base64};
 use super::{With, host_number, intercomm_by, open_connections, universe};
 use crate::comm::Comm;
 use crate::comm::agree::{receive_found, send};
@@ -98,39 +99,6 @@ impl PortName {
     }
 }
 
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-/// Bytes as text, by base64url without padding (RFC 4648 §5).
-fn to_base64(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len() * 4 / 3 + 3);
-    for chunk in bytes.chunks(3) {
-        let word =
-            chunk.iter().fold(0u32, |w, &b| w << 8 | u32::from(b)) << (8 * (3 - chunk.len()));
-        for digit in 0..=chunk.len() {
-            out.push(DIGITS[(word >> (18 - 6 * digit) & 63) as usize].into());
-        }
-    }
-    out
-}
-
-/// The bytes of a text by [`to_base64`]. `None`: it is none.
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len() * 3 / 4);
-    for chunk in text.as_bytes().chunks(4) {
-        let mut word = 0u32;
-        for digit in chunk {
-            word = word << 6 | DIGITS.iter().position(|d| d == digit)? as u32;
-        }
-        let missing = 4 - chunk.len();
-        if missing == 3 {
-            return None;
-        }
-        word <<= 6 * missing;
-        out.extend(&word.to_be_bytes()[1..4 - missing]);
-    }
-    Some(out)
-}
-
 /// Opens a port (MPI_Open_port). `outside`: processes of other hosts can connect. Returns its name.
 ///
 /// Errors: this process cannot be connected to.
@@ -214,8 +182,7 @@ fn close_port(id: u64) {
 /// The number of a port that this process has open.
 fn own_port(name: &str) -> Result<u64> {
     let id = PortName::parse(name)?.id;
-    let open = ports().as_ref().is_some_and(|ports| ports.contains(&id));
-    open.then_some(id).ok_or_else(|| {
+    is_own(id).then_some(id).ok_or_else(|| {
         err!(
             Port,
             "the port was not opened by this process, or is closed"
@@ -223,10 +190,16 @@ fn own_port(name: &str) -> Result<u64> {
     })
 }
 
+/// Has this process the port open?
+fn is_own(id: u64) -> bool {
+    ports().as_ref().is_some_and(|ports| ports.contains(&id))
+}
+
 /// Waits at a port of this process's for a group to connect (MPI_Comm_accept). Collective over
 /// `comm`; `name` matters at `root` only.
 ///
-/// Errors: Port if it is no open port of the root, or nobody connects within `timeout`.
+/// Errors: Port if it is no open port of the root, or nobody connects within `timeout`; Comm if a
+/// process is in both groups.
 pub fn accept(
     name: &str,
     comm: &Arc<Comm>,
@@ -287,7 +260,7 @@ pub(super) fn number_of(name: &str) -> Result<u64> {
 /// `comm`; `name` matters at `root` only.
 ///
 /// Errors: Port if it is no port's name, the port is closed, its process cannot be reached, or no
-/// group accepts within `timeout`.
+/// group accepts within `timeout`; Comm if a process is in both groups.
 pub fn connect(
     name: &str,
     comm: &Arc<Comm>,
@@ -372,6 +345,12 @@ struct Call<'a> {
 impl<'a> Call<'a> {
     fn begin(name: &str, comm: &'a Comm) -> Result<Call<'a>> {
         let port = PortName::parse(name)?;
+        if is_own(port.id) {
+            return Err(err!(
+                Comm,
+                "this process has opened the port: it cannot be in both groups"
+            ));
+        }
         let (link, number) = (universe::random(), universe::random() as u32 >> 1 | 1);
         let mut d = device::device();
         d.add_link(&Link {
