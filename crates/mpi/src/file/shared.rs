@@ -194,9 +194,11 @@ impl SharedPointer {
     /// How the ranks keep sieving writes apart from others. `rank` is this rank.
     pub fn sieve_exclusion(&self, rank: u32) -> SieveExclusion {
         match self {
-            SharedPointer::Own(_) => SieveExclusion::OneRank,
+            SharedPointer::Own(_) if process().size == 1 => SieveExclusion::OneRank,
             SharedPointer::OnNode(state, _) => SieveExclusion::OnNode(state.clone(), rank),
-            SharedPointer::InWindow(_) => SieveExclusion::SeveralNodes,
+            // Opens of the same file by other ranks are not known here. What they write beside this
+            // rank's data conflicts with nothing (MPI 5.0 §14.6.1) and must not be lost.
+            SharedPointer::Own(_) | SharedPointer::InWindow(_) => SieveExclusion::Apart,
         }
     }
 

@@ -16,12 +16,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// How the ranks of a file keep sieving writes apart from others.
 #[derive(Clone)]
 pub(super) enum SieveExclusion {
-    /// There is one rank.
+    /// There is one rank, which is alone in its job.
     OneRank,
     /// By the node's memory. The number is this rank's.
     OnNode(Arc<NodeState>, u32),
-    /// Not at all: the ranks share no memory, and sieve only if a hint says so on all of them.
-    SeveralNodes,
+    /// Not at all: the ranks share no memory, or one rank has opened the file by itself, as others
+    /// may have. They sieve only if a hint says so on all of them.
+    Apart,
 }
 
 /// A rank's writes that are under way, in a cache line of their own. Zeros: none are.
@@ -35,7 +36,7 @@ pub(super) struct UnlockedWrite(Option<(Arc<NodeState>, u32)>);
 impl SieveExclusion {
     /// May this rank sieve without being asked to?
     pub fn may_sieve(&self) -> bool {
-        !matches!(self, SieveExclusion::SeveralNodes)
+        !matches!(self, SieveExclusion::Apart)
     }
 
     /// Begins a write, which `sieves` or not. `None`: it has to be made under a lock. Blocks while
@@ -175,6 +176,6 @@ mod tests {
         assert!(
             SieveExclusion::OneRank.begin(true).is_some() && SieveExclusion::OneRank.may_sieve()
         );
-        assert!(!SieveExclusion::SeveralNodes.may_sieve());
+        assert!(!SieveExclusion::Apart.may_sieve());
     }
 }
