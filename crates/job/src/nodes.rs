@@ -116,6 +116,19 @@ impl Nodes {
             .position(|n| n.ranks.iter().any(|run| run.holds(rank)))
     }
 
+    /// The number of each rank's node, for `size` ranks.
+    pub fn numbers(&self, size: u32) -> Vec<u32> {
+        let mut numbers = vec![0; size as usize];
+        for (number, node) in (0u32..).zip(self.iter()) {
+            for rank in node.ranks.iter().flat_map(|run| run.ranks()) {
+                if let Some(its) = numbers.get_mut(rank as usize) {
+                    *its = number;
+                }
+            }
+        }
+        numbers
+    }
+
     /// The name of a rank's host, or "?".
     pub fn host_of(&self, rank: u32) -> &str {
         self.node_of(rank).map_or("?", |n| &self.0[n].host)
@@ -222,6 +235,7 @@ mod tests {
             let hosts: Vec<String> = (0..4.min(node_of.len())).map(|n| format!("h{n}")).collect();
             let node_of: Vec<u32> = node_of.iter().map(|n| n % hosts.len() as u32).collect();
             let nodes = Nodes::of(&hosts, &node_of);
+            prop_assert_eq!(nodes.numbers(node_of.len() as u32), node_of.clone());
             for (rank, &node) in node_of.iter().enumerate() {
                 prop_assert_eq!(nodes.node_of(rank as u32), Some(node as usize));
                 prop_assert!(nodes.ranks_of(node as usize).contains(&(rank as u32)));

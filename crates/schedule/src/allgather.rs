@@ -1,12 +1,13 @@
 //! Gather to all, uniform and v (MPI 5.0 §6.7).
 
+use crate::algorithm::Algorithm;
 use crate::bcast;
 use crate::gather;
 use crate::step::{Builder, Piece, Team, reversed};
 
 /// Bytes of all blocks together from which on recursive doubling takes a round more, to exchange
 /// the large runs between neighbours. An estimate: that round costs a latency.
-const REVERSED_MIN_BYTES: i64 = 64 << 10;
+pub(crate) const REVERSED_MIN_BYTES: i64 = 64 << 10;
 
 /// The blocks of an allgather.
 #[derive(Clone, Copy)]
@@ -21,9 +22,20 @@ pub(crate) struct Blocks<'a> {
     pub(crate) whole: Option<Piece>,
 }
 
+/// By `algorithm`: Doubling, Bruck, GatherBcast, or else Ring. `bytes`: packed bytes of a block, where
+/// all have as many.
+pub(crate) fn run(b: &mut Builder, algorithm: Algorithm, t: Team, x: Blocks, bytes: i64) {
+    match algorithm {
+        Algorithm::Doubling => doubling(b, t, x),
+        Algorithm::Bruck => bruck(b, t, x),
+        Algorithm::GatherBcast => gather_bcast(b, t, x, bytes),
+        _ => ring(b, t, x),
+    }
+}
+
 /// Blocks travel round a ring: n-1 rounds, each block sent n-1 times, none more than once by a
 /// rank.
-pub(crate) fn ring(b: &mut Builder, t: Team, x: Blocks) {
+fn ring(b: &mut Builder, t: Team, x: Blocks) {
     let block = |i: u32| (x.block)(i % t.size);
     // This rank's block is sent from where it is, and copied to its place meanwhile.
     let mut own = x.own;
@@ -45,7 +57,7 @@ pub(crate) fn ring(b: &mut Builder, t: Team, x: Blocks) {
 
 /// Recursive doubling: each rank exchanges all that it has with the rank 2^k away. For powers of
 /// two and blocks that lie in one piece.
-pub(crate) fn doubling(b: &mut Builder, t: Team, x: Blocks) {
+fn doubling(b: &mut Builder, t: Team, x: Blocks) {
     debug_assert!(t.size.is_power_of_two());
     let whole = x.whole.unwrap_or(Piece::EMPTY);
     let units = whole.count / i64::from(t.size);
@@ -104,7 +116,7 @@ fn doubling_reversed(b: &mut Builder, t: Team, x: Blocks, whole: Piece, units: i
 
 /// In round k, all that a rank has goes 2^k ranks down, in blocks packed in rotated order: ⌈log₂ n⌉
 /// rounds for any n (Bruck).
-pub(crate) fn bruck(b: &mut Builder, t: Team, x: Blocks) {
+fn bruck(b: &mut Builder, t: Team, x: Blocks) {
     let n = t.size;
     let block = |i: u32| (x.block)(i % n);
     // starts[i]: where the block of the rank i places after this one begins in the temporary
@@ -150,7 +162,7 @@ pub(crate) fn bruck(b: &mut Builder, t: Team, x: Blocks) {
 }
 
 /// Gathered to rank 0, then broadcast. For blocks that lie in one piece.
-pub(crate) fn gather_bcast(b: &mut Builder, t: Team, x: Blocks, bytes: i64) {
+fn gather_bcast(b: &mut Builder, t: Team, x: Blocks, bytes: i64) {
     let whole = x.whole.unwrap_or(Piece::EMPTY);
     let own = x.own.or_else(|| (t.rank != 0).then(|| (x.block)(t.rank)));
     let uniform = gather::Uniform {

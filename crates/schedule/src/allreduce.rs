@@ -1,12 +1,23 @@
 //! Reduction to all (MPI 5.0 §6.9.6).
 
+use crate::algorithm::Algorithm;
 use crate::bcast;
 use crate::reduce::{self, Halving, Operand};
 use crate::step::{Builder, Piece, Team, parts, power_below};
 
+/// By `algorithm`: Halving, Ring, ReduceBcast, or else Doubling.
+pub(crate) fn run(b: &mut Builder, algorithm: Algorithm, t: Team, x: Operand, output: Piece) {
+    match algorithm {
+        Algorithm::Halving => halving(b, t, x, output),
+        Algorithm::Ring => ring(b, t, x, output),
+        Algorithm::ReduceBcast => reduce_bcast(b, t, x, output),
+        _ => doubling(b, t, x, output),
+    }
+}
+
 /// Recursive doubling: each rank exchanges its sum with the rank 2^k away, k = 0, 1, … Keeps the
 /// order of operands.
-pub(crate) fn doubling(b: &mut Builder, t: Team, x: Operand, output: Piece) {
+fn doubling(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     let power = power_below(t.size);
     let rest = t.size - power;
     let mut sum = Sum {
@@ -78,7 +89,7 @@ impl Sum {
 
 /// Recursive halving, then the parts gathered by recursive doubling (Rabenseifner). For commutative
 /// operations.
-pub(crate) fn halving(b: &mut Builder, t: Team, x: Operand, output: Piece) {
+fn halving(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     let Some(half) = Halving::run(b, t, x.input, output) else {
         b.sync();
         return b.recv(t.rank + 1, output);
@@ -102,7 +113,7 @@ pub(crate) fn halving(b: &mut Builder, t: Team, x: Operand, output: Piece) {
 
 /// Parts go round a ring twice: first they are summed, then distributed. For commutative
 /// operations.
-pub(crate) fn ring(b: &mut Builder, t: Team, x: Operand, output: Piece) {
+fn ring(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     let n = t.size;
     if n == 1 {
         return b.copy(x.input, output);
@@ -135,7 +146,7 @@ pub(crate) fn ring(b: &mut Builder, t: Team, x: Operand, output: Piece) {
 }
 
 /// Reduced to rank 0, then broadcast.
-pub(crate) fn reduce_bcast(b: &mut Builder, t: Team, x: Operand, output: Piece) {
+fn reduce_bcast(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     reduce::binomial(b, t, 0, x, output);
     b.sync();
     bcast::binomial(b, t, 0, output);

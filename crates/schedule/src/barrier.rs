@@ -1,10 +1,19 @@
 //! Barrier (MPI 5.0 §6.3).
 
+use crate::algorithm::Algorithm;
 use crate::step::{Builder, Peer, Team};
+
+/// By `algorithm`: Dissemination, or else up a binomial tree and down.
+pub(crate) fn run(b: &mut Builder, algorithm: Algorithm, t: Team) {
+    match algorithm {
+        Algorithm::Dissemination => dissemination(b, t),
+        _ => tree(b, t),
+    }
+}
 
 /// Dissemination: in round k, signal the rank 2^k ahead and wait for the one 2^k behind. ⌈log₂ n⌉
 /// rounds of n messages.
-pub(crate) fn dissemination(b: &mut Builder, t: Team) {
+fn dissemination(b: &mut Builder, t: Team) {
     let mut distance = 1;
     while distance < t.size {
         b.expect(Peer::Local(t.before(distance)));
@@ -15,7 +24,7 @@ pub(crate) fn dissemination(b: &mut Builder, t: Team) {
 }
 
 /// Up a binomial tree and down again: 2(n-1) messages in all, in 2⌈log₂ n⌉ rounds.
-pub(crate) fn tree(b: &mut Builder, t: Team) {
+fn tree(b: &mut Builder, t: Team) {
     gather_signal(b, t);
     spread_signal(b, t);
 }

@@ -1,9 +1,30 @@
 //! Broadcast (MPI 5.0 §6.4).
 
+use crate::algorithm::Algorithm;
 use crate::step::{Builder, Piece, Team, parts, reversed};
 
+/// By `algorithm`: Flat, ScatterRing, ScatterDoubling, Chain, BinaryTree, or else Binomial. Segments
+/// of the pipelined ones have `segment` units.
+pub(crate) fn run(
+    b: &mut Builder,
+    algorithm: Algorithm,
+    t: Team,
+    root: u32,
+    data: Piece,
+    segment: i64,
+) {
+    match algorithm {
+        Algorithm::Flat => flat(b, t, root, data),
+        Algorithm::ScatterRing => scatter_ring(b, t, root, data),
+        Algorithm::ScatterDoubling => scatter_doubling(b, t, root, data),
+        Algorithm::Chain => chain(b, t, root, data, segment),
+        Algorithm::BinaryTree => binary_tree(b, t, root, data, segment),
+        _ => binomial(b, t, root, data),
+    }
+}
+
 /// The root sends to each.
-pub(crate) fn flat(b: &mut Builder, t: Team, root: u32, data: Piece) {
+fn flat(b: &mut Builder, t: Team, root: u32, data: Piece) {
     if t.rank != root {
         return b.recv(root, data);
     }
@@ -31,7 +52,7 @@ pub(crate) fn binomial(b: &mut Builder, t: Team, root: u32, data: Piece) {
 
 /// The data cut in n parts and scattered down a binomial tree, then gathered by all round a ring:
 /// each rank sends about twice the data, whatever n is (van de Geijn).
-pub(crate) fn scatter_ring(b: &mut Builder, t: Team, root: u32, data: Piece) {
+fn scatter_ring(b: &mut Builder, t: Team, root: u32, data: Piece) {
     scatter(b, t, Places::Following { root }, data);
     let me = t.relative(root);
     let n = t.size;
@@ -52,7 +73,7 @@ pub(crate) fn scatter_ring(b: &mut Builder, t: Team, root: u32, data: Piece) {
 }
 
 /// As [`scatter_ring`], with the gathering by recursive doubling: fewer rounds. For powers of two.
-pub(crate) fn scatter_doubling(b: &mut Builder, t: Team, root: u32, data: Piece) {
+fn scatter_doubling(b: &mut Builder, t: Team, root: u32, data: Piece) {
     debug_assert!(t.size.is_power_of_two());
     let places = Places::Reversed { root };
     scatter(b, t, places, data);
@@ -135,7 +156,7 @@ fn scatter(b: &mut Builder, t: Team, places: Places, data: Piece) {
 }
 
 /// Segments of `segment` units flow along the ranks; each sends one on while the next comes in.
-pub(crate) fn chain(b: &mut Builder, t: Team, root: u32, data: Piece, segment: i64) {
+fn chain(b: &mut Builder, t: Team, root: u32, data: Piece, segment: i64) {
     let me = t.relative(root);
     let parent = (me > 0).then(|| t.before(1));
     let child = (me + 1 < t.size).then(|| t.after(1));
@@ -143,7 +164,7 @@ pub(crate) fn chain(b: &mut Builder, t: Team, root: u32, data: Piece, segment: i
 }
 
 /// Segments flow down a binary tree.
-pub(crate) fn binary_tree(b: &mut Builder, t: Team, root: u32, data: Piece, segment: i64) {
+fn binary_tree(b: &mut Builder, t: Team, root: u32, data: Piece, segment: i64) {
     let me = t.relative(root);
     let parent = (me > 0).then(|| t.absolute((me - 1) / 2, root));
     let children: Vec<u32> = [2 * u64::from(me) + 1, 2 * u64::from(me) + 2]

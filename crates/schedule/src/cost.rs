@@ -5,6 +5,9 @@
 //! matters where ranks outnumber cores: fewer messages in all are then better than fewer rounds.
 //! The model is a variant of LogGP, with cores.
 
+use crate::algorithm::{Algorithm, Kind};
+use crate::node_cost::Crossing;
+use crate::node_map::NodeShape;
 use crate::step::power_below;
 
 /// What it costs to move and to reduce data. All ranks of a communicator must use the same figures.
@@ -22,6 +25,8 @@ pub struct Cost {
     pub rendezvous_s: f64,
     /// Seconds to move a byte from one rank to another.
     pub byte_s: f64,
+    /// Seconds that a message between nodes takes of a node's link at least.
+    pub link_message_s: f64,
     /// Seconds to reduce a byte.
     pub reduce_byte_s: f64,
     /// Seconds to copy a byte within a rank.
@@ -50,6 +55,7 @@ impl Cost {
             eager_max_bytes: if crowded { 16 << 10 } else { 64 << 10 },
             rendezvous_s: if crowded { 2.5e-6 } else { 1.0e-6 },
             byte_s: 1.0e-10,
+            link_message_s: 0.,
             reduce_byte_s: 4.0e-11,
             copy_byte_s: 4.0e-11,
             cores: if cores == 0 { 1 } else { cores },
@@ -70,6 +76,7 @@ impl Cost {
     ///   share, as the receiver reads many at once.
     /// - `byte_s`: the slope of half the round trip from 256 KiB to 4 MiB.
     /// - `rendezvous_s`: what 256 KiB take beyond latency and bytes.
+    /// - `link_message_s`: not measured. An estimate: network cards pass some ten million a second.
     ///
     /// A slower network has more of all of them. The choice depends on their ratios.
     pub const fn network() -> Cost {
@@ -80,15 +87,21 @@ impl Cost {
             eager_max_bytes: 64 << 10,
             rendezvous_s: 6.0e-6,
             byte_s: 1.2e-10,
+            link_message_s: 1.0e-7,
             cores: u32::MAX,
             ..Cost::shared_memory(1, 1)
         }
     }
 
-    fn seconds(&self, n: f64, path: Load, work: Load) -> f64 {
+    /// Seconds of a collective of `n` ranks: of the longest chain of messages, of all ranks' work, and
+    /// of what crosses a node's link.
+    fn seconds(&self, n: f64, path: Load, work: Load, crossing: Crossing) -> f64 {
         let large = |l: Load| l.bytes > l.count * f64::from(self.eager_max_bytes);
         let extra = |l: Load| if large(l) { self.rendezvous_s } else { 0. };
-        let alone = path.messages * (self.latency_s + extra(path)) + self.volume(path);
+        let crossing_s =
+            (crossing.messages * self.link_message_s).max(crossing.bytes * self.byte_s);
+        let volume_s = self.volume(path).max(crossing_s);
+        let alone = path.messages * (self.latency_s + extra(path)) + volume_s;
         let together = work.messages * (self.overhead_s + extra(work)) + self.volume(work);
         alone.max(together / f64::from(self.cores).min(n))
     }
@@ -122,159 +135,6 @@ impl Load {
     }
 }
 
-/// A collective algorithm.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[allow(missing_docs)] // named as in the literature, and described where its schedule is made
-pub enum Algorithm {
-    Flat,
-    Binomial,
-    Dissemination,
-    ScatterRing,
-    ScatterDoubling,
-    Chain,
-    BinaryTree,
-    Doubling,
-    Halving,
-    Ring,
-    ReduceBcast,
-    GatherBcast,
-    Bruck,
-    Pairwise,
-    Spread,
-    ReduceScatter,
-}
-
-impl Algorithm {
-    /// All of them.
-    pub const ALL: [Algorithm; 16] = {
-        use Algorithm::*;
-        [
-            Flat,
-            Binomial,
-            Dissemination,
-            ScatterRing,
-            ScatterDoubling,
-            Chain,
-            BinaryTree,
-            Doubling,
-            Halving,
-            Ring,
-            ReduceBcast,
-            GatherBcast,
-            Bruck,
-            Pairwise,
-            Spread,
-            ReduceScatter,
-        ]
-    };
-
-    /// Its name in settings.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Algorithm::Flat => "flat",
-            Algorithm::Binomial => "binomial",
-            Algorithm::Dissemination => "dissemination",
-            Algorithm::ScatterRing => "scatter_ring",
-            Algorithm::ScatterDoubling => "scatter_doubling",
-            Algorithm::Chain => "chain",
-            Algorithm::BinaryTree => "binary_tree",
-            Algorithm::Doubling => "doubling",
-            Algorithm::Halving => "halving",
-            Algorithm::Ring => "ring",
-            Algorithm::ReduceBcast => "reduce_bcast",
-            Algorithm::GatherBcast => "gather_bcast",
-            Algorithm::Bruck => "bruck",
-            Algorithm::Pairwise => "pairwise",
-            Algorithm::Spread => "spread",
-            Algorithm::ReduceScatter => "reduce_scatter",
-        }
-    }
-
-    /// The algorithm of that name.
-    pub fn from_name(name: &str) -> Option<Algorithm> {
-        Algorithm::ALL.into_iter().find(|a| a.name() == name)
-    }
-}
-
-/// A kind of collective, for which an algorithm is chosen. Most v-forms count as their uniform
-/// forms.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[allow(missing_docs)]
-pub enum Kind {
-    Barrier,
-    Bcast,
-    Reduce,
-    Allreduce,
-    Gather,
-    Scatter,
-    Allgather,
-    Allgatherv,
-    Alltoall,
-    ReduceScatter,
-    Scan,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Kind; 11] = {
-        use Kind::*;
-        [
-            Barrier,
-            Bcast,
-            Reduce,
-            Allreduce,
-            Gather,
-            Scatter,
-            Allgather,
-            Allgatherv,
-            Alltoall,
-            ReduceScatter,
-            Scan,
-        ]
-    };
-
-    /// Its name, as in the setting `FERRY_COLL_<NAME>`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Barrier => "barrier",
-            Kind::Bcast => "bcast",
-            Kind::Reduce => "reduce",
-            Kind::Allreduce => "allreduce",
-            Kind::Gather => "gather",
-            Kind::Scatter => "scatter",
-            Kind::Allgather => "allgather",
-            Kind::Allgatherv => "allgatherv",
-            Kind::Alltoall => "alltoall",
-            Kind::ReduceScatter => "reduce_scatter",
-            Kind::Scan => "scan",
-        }
-    }
-
-    /// Its algorithms.
-    pub const fn algorithms(self) -> &'static [Algorithm] {
-        use Algorithm::*;
-        match self {
-            Kind::Barrier => &[Dissemination, Binomial],
-            Kind::Bcast => &[
-                Flat,
-                Binomial,
-                ScatterDoubling,
-                ScatterRing,
-                Chain,
-                BinaryTree,
-            ],
-            Kind::Reduce => &[Flat, Binomial, Halving],
-            Kind::Allreduce => &[Doubling, Halving, Ring, ReduceBcast],
-            Kind::Gather | Kind::Scatter => &[Flat, Binomial],
-            Kind::Allgather => &[Doubling, Bruck, Ring, GatherBcast],
-            Kind::Allgatherv => &[Bruck, Ring],
-            Kind::Alltoall => &[Bruck, Spread, Pairwise],
-            Kind::ReduceScatter => &[Halving, Pairwise, ReduceScatter],
-            Kind::Scan => &[Doubling, Chain],
-        }
-    }
-}
-
 /// What the choice of an algorithm depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Problem {
@@ -287,6 +147,8 @@ pub struct Problem {
     pub bytes: i64,
     /// The reduction is commutative. True where nothing is reduced.
     pub commutes: bool,
+    /// How the ranks are spread over nodes; `None`: nothing is known, or there is one level only.
+    pub nodes: Option<NodeShape>,
 }
 
 impl Problem {
@@ -307,6 +169,13 @@ impl Problem {
                     self.commutes
                 }
                 (Kind::ReduceScatter, Pairwise) => self.commutes,
+                (Kind::Scan | Kind::Allgather | Kind::ReduceScatter, Hierarchical) => {
+                    self.nodes.is_some_and(|nodes| nodes.consecutive)
+                }
+                (_, Hierarchical) => {
+                    let has_order = |nodes: NodeShape| self.commutes || nodes.consecutive;
+                    self.nodes.is_some_and(has_order)
+                }
                 _ => true,
             }
     }
@@ -314,6 +183,9 @@ impl Problem {
     /// Seconds that `algorithm` takes, by the model.
     pub fn seconds(&self, algorithm: Algorithm, cost: &Cost) -> f64 {
         use Algorithm::*;
+        if algorithm == Hierarchical {
+            return self.hierarchical_seconds(cost);
+        }
         let n = f64::from(self.ranks);
         let m = self.bytes as f64;
         let rounds = f64::from(self.ranks.next_power_of_two().ilog2());
@@ -547,7 +419,12 @@ impl Problem {
                 load(n * rounds, n * rounds * m, 1.5 * n * rounds * m, 0.),
             ),
         };
-        cost.seconds(n, path, work)
+        let crossing = self.crossing(algorithm);
+        let path = Load {
+            messages: path.messages - self.local_messages(algorithm, cost),
+            ..path
+        };
+        cost.seconds(n, path, work, crossing)
     }
 
     /// The algorithm to use: `forced` if it can serve the call, otherwise the cheapest.
@@ -579,6 +456,7 @@ pub fn choices(kind: Kind, ranks: u32, cost: &Cost) -> Vec<(i64, Algorithm)> {
             ranks,
             bytes,
             commutes: true,
+            nodes: None,
         };
         let algorithm = problem.choose(cost, None);
         if found.last().is_none_or(|l| l.1 != algorithm) {

@@ -2,26 +2,30 @@
 //! and where its data lie. The algorithms are in files of their own (`bcast`, `allreduce` and so
 //! on); `cost` finds the cheapest one.
 
+use crate::algorithm::{Algorithm, Kind};
 use crate::allgather::{self, Blocks};
-use crate::cost::{Algorithm, Cost, Kind, Problem};
+use crate::cost::{Cost, Problem};
 use crate::gather::{self, Uniform};
-use crate::plan::{Block, Collective, Reduction, Root, Varying, at, input, prefix_sums};
+use crate::hierarchical::{Data, Levels};
+use crate::node_map::NodeMap;
+use crate::plan::{Block, Collective, CommView, Reduction, Root, Varying, at, input, prefix_sums};
 use crate::reduce::{self, Operand};
 use crate::reduce_scatter::{self, Shares};
 use crate::step::{Builder, Piece, Region, Team};
 use crate::{allreduce, alltoall, barrier, bcast, scan};
 
-/// Appends the steps of rank `t.rank` to `b`, and names the algorithm there if there was a choice.
+/// Appends the steps of rank `view.team.rank` to `b`, and names the algorithm there if there was a choice.
 pub(crate) fn plan(
     b: &mut Builder,
-    t: Team,
+    view: CommView<'_>,
     call: &Collective,
     cost: &Cost,
     forced: Option<Algorithm>,
 ) {
     let mut planner = Planner {
         b,
-        t,
+        t: view.team,
+        nodes: view.nodes,
         kind: call.kind(),
         cost,
         forced,
@@ -92,6 +96,8 @@ pub(crate) fn plan(
 struct Planner<'a> {
     b: &'a mut Builder,
     t: Team,
+    /// Which ranks share a node, if that makes two levels.
+    nodes: Option<&'a NodeMap>,
     kind: Kind,
     cost: &'a Cost,
     /// The algorithm that is wanted, if it can do this.
@@ -108,7 +114,16 @@ fn operand(of: Reduction, in_place: bool) -> Operand {
     }
 }
 
-impl Planner<'_> {
+/// The same with its result and the bytes of its elements.
+fn data(x: Operand, output: Piece, of: Reduction) -> Data {
+    Data {
+        x,
+        output,
+        element: of.element,
+    }
+}
+
+impl<'a> Planner<'a> {
     /// Chooses the algorithm for so many bytes.
     fn choose(&mut self, bytes: i64, commutes: bool) -> Algorithm {
         let problem = Problem {
@@ -116,6 +131,7 @@ impl Planner<'_> {
             ranks: self.t.size,
             bytes,
             commutes,
+            nodes: self.nodes.map(NodeMap::shape),
         };
         let algorithm = problem.choose(self.cost, self.forced);
         self.chosen = Some(algorithm);
@@ -127,12 +143,20 @@ impl Planner<'_> {
         self.choose(of.count * of.element, of.commutes)
     }
 
+    /// The levels of the communicator, if the algorithm is the one that uses them.
+    fn levels(&self, algorithm: Algorithm) -> Option<Levels<'a>> {
+        let map = self
+            .nodes
+            .filter(|_| algorithm == Algorithm::Hierarchical)?;
+        Some(Levels::new(map, self.t.rank, self.cost))
+    }
+
     /// MPI_Barrier.
     fn barrier(&mut self) {
-        let t = self.t;
-        match self.choose(0, true) {
-            Algorithm::Dissemination => barrier::dissemination(self.b, t),
-            _ => barrier::tree(self.b, t),
+        let algorithm = self.choose(0, true);
+        match self.levels(algorithm) {
+            Some(levels) => levels.barrier(self.b),
+            None => barrier::run(self.b, algorithm, self.t),
         }
     }
 
@@ -142,13 +166,10 @@ impl Planner<'_> {
         let Root::Rank(root) = root else { return };
         let data = Piece::new(Region::Packed, 0, bytes);
         let segment = i64::from(self.cost.segment_bytes);
-        match self.choose(bytes, true) {
-            Algorithm::Flat => bcast::flat(self.b, t, root, data),
-            Algorithm::ScatterRing => bcast::scatter_ring(self.b, t, root, data),
-            Algorithm::ScatterDoubling => bcast::scatter_doubling(self.b, t, root, data),
-            Algorithm::Chain => bcast::chain(self.b, t, root, data, segment),
-            Algorithm::BinaryTree => bcast::binary_tree(self.b, t, root, data, segment),
-            _ => bcast::binomial(self.b, t, root, data),
+        let algorithm = self.choose(bytes, true);
+        match self.levels(algorithm) {
+            Some(levels) => levels.bcast(self.b, root, data, bytes),
+            None => bcast::run(self.b, algorithm, t, root, data, segment),
         }
     }
 
@@ -162,10 +183,10 @@ impl Planner<'_> {
         // Only the root's input can be in place.
         let x = operand(of, in_place && t.rank == root);
         let output = Piece::recv(0, of.count);
-        match self.choose_reduction(of) {
-            Algorithm::Flat => reduce::flat(self.b, t, root, x, output),
-            Algorithm::Halving => reduce::halving(self.b, t, root, x, output),
-            _ => reduce::binomial(self.b, t, root, x, output),
+        let algorithm = self.choose_reduction(of);
+        match self.levels(algorithm) {
+            Some(levels) => levels.reduce(self.b, root, data(x, output, of)),
+            None => reduce::run(self.b, algorithm, t, root, x, output),
         }
     }
 
@@ -176,11 +197,10 @@ impl Planner<'_> {
             return;
         }
         let (x, output) = (operand(of, in_place), Piece::recv(0, of.count));
-        match self.choose_reduction(of) {
-            Algorithm::Halving => allreduce::halving(self.b, t, x, output),
-            Algorithm::Ring => allreduce::ring(self.b, t, x, output),
-            Algorithm::ReduceBcast => allreduce::reduce_bcast(self.b, t, x, output),
-            _ => allreduce::doubling(self.b, t, x, output),
+        let algorithm = self.choose_reduction(of);
+        match self.levels(algorithm) {
+            Some(levels) => levels.allreduce(self.b, data(x, output, of)),
+            None => allreduce::run(self.b, algorithm, t, x, output),
         }
     }
 
@@ -273,18 +293,19 @@ impl Planner<'_> {
             return;
         }
         let total = block.bytes * i64::from(t.size);
+        let own = (!in_place).then(|| Piece::send(0, block.send));
+        let whole = Piece::recv(0, block.recv * i64::from(t.size));
+        let algorithm = self.choose(total, true);
+        if let Some(levels) = self.levels(algorithm) {
+            return levels.allgather(self.b, own, whole, block.bytes);
+        }
         let x = Blocks {
-            own: (!in_place).then(|| Piece::send(0, block.send)),
+            own,
             block: &|r| Piece::recv(i64::from(r) * block.recv, block.recv),
             bytes: &|_| block.bytes,
-            whole: Some(Piece::recv(0, block.recv * i64::from(t.size))),
+            whole: Some(whole),
         };
-        match self.choose(total, true) {
-            Algorithm::Doubling => allgather::doubling(self.b, t, x),
-            Algorithm::Bruck => allgather::bruck(self.b, t, x),
-            Algorithm::GatherBcast => allgather::gather_bcast(self.b, t, x, block.bytes),
-            _ => allgather::ring(self.b, t, x),
-        }
+        allgather::run(self.b, algorithm, t, x, block.bytes);
     }
 
     /// MPI_Allgatherv.
@@ -297,10 +318,8 @@ impl Planner<'_> {
             bytes: &|r| recv.counts[r as usize] * size,
             whole: None,
         };
-        match self.choose(total, true) {
-            Algorithm::Bruck => allgather::bruck(self.b, t, x),
-            _ => allgather::ring(self.b, t, x),
-        }
+        let algorithm = self.choose(total, true);
+        allgather::run(self.b, algorithm, t, x, 0);
     }
 
     /// MPI_Alltoall.
@@ -384,9 +403,10 @@ impl Planner<'_> {
             return;
         }
         let (x, output) = (operand(of, in_place), Piece::recv(0, of.count));
-        match self.choose_reduction(of) {
-            Algorithm::Chain => scan::chain(self.b, t, x, output, inclusive),
-            _ => scan::doubling(self.b, t, x, output, inclusive),
+        let algorithm = self.choose_reduction(of);
+        match self.levels(algorithm) {
+            Some(levels) => levels.scan(self.b, data(x, output, of), inclusive),
+            None => scan::run(self.b, algorithm, t, x, output, inclusive),
         }
     }
 
@@ -405,11 +425,9 @@ impl Planner<'_> {
         if of.count == 0 {
             return;
         }
-        let (b, t) = (&mut *self.b, self.t);
-        match algorithm {
-            Algorithm::Halving => reduce_scatter::halving(b, t, x, shares),
-            Algorithm::Pairwise => reduce_scatter::pairwise(b, t, x, shares),
-            _ => reduce_scatter::reduce_scatter(b, t, x, shares),
+        match self.levels(algorithm) {
+            Some(levels) => levels.reduce_scatter(self.b, x, shares, of.element),
+            None => reduce_scatter::run(self.b, algorithm, self.t, x, shares),
         }
     }
 }

@@ -24,6 +24,7 @@
 //! let rank_1_of_4 = CommView {
 //!     team: Team { rank: 1, size: 4 },
 //!     remote: None,
+//!     nodes: None,
 //! };
 //! let call = Collective::Bcast {
 //!     root: Root::Rank(0),
@@ -37,6 +38,7 @@
 
 #![forbid(unsafe_code)]
 
+mod algorithm;
 mod allgather;
 mod allreduce;
 mod alltoall;
@@ -44,16 +46,21 @@ mod barrier;
 mod bcast;
 mod cost;
 mod gather;
+mod hierarchical;
 mod inter;
 mod intra;
 mod neighbour;
+mod node_cost;
+mod node_map;
 mod plan;
 mod reduce;
 mod reduce_scatter;
 mod scan;
 mod step;
 
-pub use cost::{Algorithm, Cost, Kind, Problem, choices};
+pub use algorithm::{Algorithm, Kind};
+pub use cost::{Cost, Problem, choices};
 pub use neighbour::{NeighbourExchange, exchange};
+pub use node_map::{NodeMap, NodeShape};
 pub use plan::{Block, Collective, CommView, Reduction, Root, Varying, plan};
 pub use step::{Peer, Piece, Region, Schedule, Step, Team};

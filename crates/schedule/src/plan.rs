@@ -1,16 +1,20 @@
 //! From a collective call to one rank's schedule.
 
-use crate::cost::{Algorithm, Cost, Kind};
+use crate::algorithm::{Algorithm, Kind};
+use crate::cost::Cost;
+use crate::node_map::NodeMap;
 use crate::step::{Builder, Piece, Region, Schedule, Team};
 use crate::{inter, intra};
 
 /// A communicator as one rank sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CommView {
+pub struct CommView<'a> {
     /// This rank in its (local) group.
     pub team: Team,
     /// Size of an intercommunicator's remote group; `None` for an intracommunicator.
     pub remote: Option<u32>,
+    /// The nodes of an intracommunicator's ranks, if it has two levels.
+    pub nodes: Option<&'a NodeMap>,
 }
 
 /// The root of a rooted collective.
@@ -207,10 +211,15 @@ impl Collective<'_> {
 
 /// One rank's schedule for a collective call. `forced` is the algorithm to use if it can serve the
 /// call.
-pub fn plan(view: CommView, call: &Collective, cost: &Cost, forced: Option<Algorithm>) -> Schedule {
+pub fn plan(
+    view: CommView<'_>,
+    call: &Collective,
+    cost: &Cost,
+    forced: Option<Algorithm>,
+) -> Schedule {
     let mut b = Builder::default();
     match view.remote {
-        None => intra::plan(&mut b, view.team, call, cost, forced),
+        None => intra::plan(&mut b, view, call, cost, forced),
         Some(remote) => inter::plan(&mut b, view.team, remote, call, cost),
     }
     b.finish()

@@ -1,5 +1,6 @@
 //! Algorithms of MPI_Reduce (MPI 5.0 §6.9.1).
 
+use crate::algorithm::Algorithm;
 use crate::step::{Builder, Piece, Team, parts, power_below, reversed};
 
 /// Contributions that the root of a flat reduction receives at a time. An estimate.
@@ -14,9 +15,25 @@ pub(crate) struct Operand {
     pub(crate) commutes: bool,
 }
 
+/// By `algorithm`: Flat, Halving, or else Binomial. `output` is significant only at the root.
+pub(crate) fn run(
+    b: &mut Builder,
+    algorithm: Algorithm,
+    t: Team,
+    root: u32,
+    x: Operand,
+    output: Piece,
+) {
+    match algorithm {
+        Algorithm::Flat => flat(b, t, root, x, output),
+        Algorithm::Halving => halving(b, t, root, x, output),
+        _ => binomial(b, t, root, x, output),
+    }
+}
+
 /// The root receives and reduces all contributions. It goes from the highest rank down, so that the
 /// operands keep their order. `output` is significant only at the root.
-pub(crate) fn flat(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece) {
+fn flat(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece) {
     if t.rank != root {
         return b.send(root, x.input);
     }
@@ -142,7 +159,7 @@ fn binomial_ordered(b: &mut Builder, t: Team, root: u32, input: Piece, output: P
 
 /// Recursive halving, then a gather to the root (Rabenseifner). After the halving each rank has one
 /// part of the result. For commutative operations.
-pub(crate) fn halving(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece) {
+fn halving(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece) {
     let home = if t.rank == root {
         output
     } else {

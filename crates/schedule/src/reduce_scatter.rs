@@ -1,5 +1,6 @@
 //! Reduce-scatter, block and v (MPI 5.0 §6.10).
 
+use crate::algorithm::Algorithm;
 use crate::gather;
 use crate::reduce::{self, Halving, Operand};
 use crate::step::{Builder, Piece, Team, cut, power_below};
@@ -22,9 +23,18 @@ impl Shares<'_> {
     }
 }
 
+/// By `algorithm`: Halving, Pairwise, or else ReduceScatter.
+pub(crate) fn run(b: &mut Builder, algorithm: Algorithm, t: Team, x: Operand, shares: Shares) {
+    match algorithm {
+        Algorithm::Halving => halving(b, t, x, shares),
+        Algorithm::Pairwise => pairwise(b, t, x, shares),
+        _ => reduce_scatter(b, t, x, shares),
+    }
+}
+
 /// In each of n-1 rounds each rank sends another its share and adds what comes. For commutative
 /// operations.
-pub(crate) fn pairwise(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
+fn pairwise(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
     let mine = shares.of(x.input, t.rank, t.rank + 1);
     let sum = if shares.in_place {
         b.scratch(mine.count)
@@ -51,7 +61,7 @@ pub(crate) fn pairwise(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
 }
 
 /// Recursive halving over the shares. For commutative operations.
-pub(crate) fn halving(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
+fn halving(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
     let is_equal = |r: u32| (shares.start)(r) == cut(x.input.count, t.size, r);
     if t.size.is_power_of_two() && (0..t.size).all(is_equal) {
         return halving_equal(b, t, x, shares);
@@ -126,7 +136,7 @@ fn halving_equal(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
 }
 
 /// Reduced at rank 0, then scattered; keeps the order of operands.
-pub(crate) fn reduce_scatter(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
+fn reduce_scatter(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
     let sum = if t.rank == 0 {
         b.scratch(x.input.count)
     } else {

@@ -1,11 +1,27 @@
 //! Inclusive and exclusive scans (MPI 5.0 §6.11).
 
+use crate::algorithm::Algorithm;
 use crate::reduce::Operand;
 use crate::step::{Builder, Piece, Team};
 
-/// Recursive doubling; keeps the order of operands. `inclusive`: does a rank's result take in its
-/// own contribution?
-pub(crate) fn doubling(b: &mut Builder, t: Team, x: Operand, output: Piece, inclusive: bool) {
+/// By `algorithm`: Chain, or else Doubling. `inclusive`: does a rank's result take in its own
+/// contribution? If not, rank 0's output stays as it is.
+pub(crate) fn run(
+    b: &mut Builder,
+    algorithm: Algorithm,
+    t: Team,
+    x: Operand,
+    output: Piece,
+    inclusive: bool,
+) {
+    match algorithm {
+        Algorithm::Chain => chain(b, t, x, output, inclusive),
+        _ => doubling(b, t, x, output, inclusive),
+    }
+}
+
+/// Recursive doubling; keeps the order of operands.
+fn doubling(b: &mut Builder, t: Team, x: Operand, output: Piece, inclusive: bool) {
     if t.size == 1 {
         if inclusive {
             b.copy(x.input, output);
@@ -48,7 +64,7 @@ pub(crate) fn doubling(b: &mut Builder, t: Team, x: Operand, output: Piece, incl
 }
 
 /// From rank to rank; keeps the order of operands. n-1 messages in all.
-pub(crate) fn chain(b: &mut Builder, t: Team, x: Operand, output: Piece, inclusive: bool) {
+fn chain(b: &mut Builder, t: Team, x: Operand, output: Piece, inclusive: bool) {
     let last = t.rank + 1 == t.size;
     if t.rank == 0 {
         if !last {

@@ -1,6 +1,6 @@
 //! The parts of a schedule: regions, pieces, steps, and the builder of schedules.
 
-use crate::cost::Algorithm;
+use crate::algorithm::Algorithm;
 
 /// The memory in which a [`Piece`] lies. It also says what the piece's units are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -179,6 +179,19 @@ impl Builder {
         let at = self.schedule.tmp;
         self.schedule.tmp += units;
         Piece::new(Region::Tmp, at, units)
+    }
+    /// Adds the steps that `steps` adds for a team of these ranks of the group: its rank i is
+    /// `ranks[i]`.
+    pub(crate) fn among(&mut self, ranks: &[u32], steps: impl FnOnce(&mut Builder)) {
+        let from = self.mark();
+        steps(self);
+        for step in &mut self.schedule.steps[from..] {
+            if let Step::Send { peer, .. } | Step::Recv { peer, .. } = step
+                && let Peer::Local(rank) = peer
+            {
+                *rank = ranks[*rank as usize];
+            }
+        }
     }
     /// Sends a piece to a rank of the own group. An empty piece is not sent: its receiver knows
     /// that it is empty.

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use ferry_schedule::{
-    Algorithm, Collective, CommView, Cost, Peer, Piece, Region, Schedule, Step, Team, plan,
+    Algorithm, Collective, CommView, Cost, NodeMap, Peer, Piece, Region, Schedule, Step, Team, plan,
 };
 
 /// One step of a rank. Messages are numbered.
@@ -66,13 +66,14 @@ fn unit(call: &Collective<'_>) -> u64 {
 }
 
 impl Program {
-    /// Plans `call` for `ranks` ranks.
+    /// Plans `call` for `ranks` ranks, which are on `nodes` if that makes two levels.
     ///
     /// Errors: TooManyMessages if they send more than `limit`, or have a hundred times as many
     /// steps; NotAllowed if the algorithm that is
     /// asked for cannot serve the call; Unmatched.
     pub fn new(
         ranks: u32,
+        nodes: Option<&NodeMap>,
         call: &Collective<'_>,
         cost: &Cost,
         forced: Option<Algorithm>,
@@ -93,7 +94,11 @@ impl Program {
         let mut steps_seen = 0;
         for rank in 0..ranks {
             let team = Team { rank, size: ranks };
-            let view = CommView { team, remote: None };
+            let view = CommView {
+                team,
+                remote: None,
+                nodes,
+            };
             let Schedule {
                 steps, algorithm, ..
             } = plan(view, call, cost, forced);

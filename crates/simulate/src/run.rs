@@ -2,13 +2,14 @@
 //!
 //! A message costs its sender and its receiver half of the model's overhead each, as work of their
 //! cores. The rest of the latency and the links' latency pass on the way. A node's link carries a
-//! byte in the model's time for one, every other link as well. Messages between ranks of a node
+//! byte in the model's time for one, and a message in no less than the model's time for one; every
+//! other link as well. Messages between ranks of a node
 //! take shared memory's figures and no link. Each rank has a core.
 
 use crate::Error;
 use crate::network::{LINK_LATENCY_S, Network};
 use crate::program::{Op, Program, picoseconds};
-use ferry_schedule::{Algorithm, Collective, Cost};
+use ferry_schedule::{Algorithm, Collective, Cost, NodeMap};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::num::NonZeroU64;
@@ -24,6 +25,13 @@ pub struct Job<'a> {
     pub network: &'a Network,
     /// What messages between nodes cost. It also chooses the algorithm.
     pub cost: Cost,
+}
+
+impl Job<'_> {
+    /// The nodes of its ranks, each with a core for every rank. `None`: there are no two levels.
+    pub(crate) fn nodes(&self) -> Option<NodeMap> {
+        NodeMap::new((0..self.ranks).map(|rank| rank / self.per_node), u32::MAX)
+    }
 }
 
 /// What a collective took.
@@ -67,7 +75,14 @@ pub fn simulate(
             nodes: job.network.nodes(),
         });
     }
-    let program = Program::new(job.ranks, call, &job.cost, forced, limit)?;
+    let program = Program::new(
+        job.ranks,
+        job.nodes().as_ref(),
+        call,
+        &job.cost,
+        forced,
+        limit,
+    )?;
     Simulation::new(job, &program).run()
 }
 
@@ -79,6 +94,8 @@ struct MessageCost {
     eager_max: u64,
     /// Per byte, in 1/1024 ps.
     byte: u64,
+    /// Of a link, for each message.
+    link: u64,
 }
 
 impl MessageCost {
@@ -89,6 +106,7 @@ impl MessageCost {
             rendezvous: picoseconds(cost.rendezvous_s),
             eager_max: u64::from(cost.eager_max_bytes),
             byte: picoseconds(cost.byte_s * 1024.),
+            link: picoseconds(cost.link_message_s),
         }
     }
 
@@ -279,7 +297,7 @@ impl<'a> Simulation<'a> {
     fn depart(&mut self, message: u32, now: u64) {
         let m = self.program.messages[message as usize];
         let (is_local, cost) = self.cost(message);
-        let (latency, bytes) = (cost.latency, cost.bytes(m.bytes));
+        let (latency, bytes, each) = (cost.latency, cost.bytes(m.bytes), cost.link);
         let mut head = now + latency;
         let mut tail = head + bytes;
         if is_local {
@@ -296,9 +314,9 @@ impl<'a> Simulation<'a> {
             for &link in &way {
                 let link = &mut self.links[link as usize];
                 head = head.max(link.0);
-                link.0 = head + bytes;
+                tail = tail.max(head + bytes);
+                link.0 = head + bytes.max(each);
                 link.1 += 1;
-                tail = tail.max(link.0);
                 head += picoseconds(LINK_LATENCY_S);
                 tail += picoseconds(LINK_LATENCY_S);
             }

@@ -130,7 +130,7 @@ impl Sweep<'_> {
             cost: self.cost,
         };
         let call = call_of(kind, bytes);
-        let chosen = chosen(&call, ranks, &self.cost);
+        let chosen = chosen(&call, &job);
         let outcomes = kind.algorithms().iter().filter_map(|&algorithm| {
             let outcome = simulate(&job, &call, Some(algorithm), self.messages_max);
             let is_possible = !matches!(outcome, Err(Error::NotAllowed(_)));
@@ -148,12 +148,17 @@ impl Sweep<'_> {
 }
 
 /// The algorithm that the cost model chooses, as rank 0's schedule says it.
-fn chosen(call: &Collective<'_>, ranks: u32, cost: &Cost) -> Option<Algorithm> {
-    let team = Team {
-        rank: 0,
-        size: ranks,
+fn chosen(call: &Collective<'_>, job: &Job<'_>) -> Option<Algorithm> {
+    let nodes = job.nodes();
+    let view = CommView {
+        team: Team {
+            rank: 0,
+            size: job.ranks,
+        },
+        remote: None,
+        nodes: nodes.as_ref(),
     };
-    plan(CommView { team, remote: None }, call, cost, None).algorithm
+    plan(view, call, &job.cost, None).algorithm
 }
 
 /// A lower bound of seconds: what it takes until one node's news have reached all, or until the

@@ -4,6 +4,7 @@ use super::executor::{History, RequestCache};
 use super::neighbour::NeighbourhoodState;
 use super::node::{BackgroundBoards, CommBoard};
 use super::select::{AlgorithmSettings, ScheduleCache};
+use ferry_schedule::NodeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -11,6 +12,8 @@ use std::sync::{Mutex, OnceLock};
 #[derive(Default)]
 pub struct CommState {
     pub(super) schedule_cache: Mutex<ScheduleCache>,
+    /// The nodes of its ranks; `None`: they do not make two levels.
+    pub(super) nodes: OnceLock<Option<NodeMap>>,
     /// Non-blocking collectives that have ended, to be restarted.
     pub(crate) request_cache: RequestCache,
     /// Its neighbours, and schedules of exchanges with them.

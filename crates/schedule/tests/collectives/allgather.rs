@@ -11,7 +11,7 @@ pub fn allgather(n: u32, a: Option<Algorithm>, in_place: bool, seed: u64) {
 }
 
 /// Blocks of `bytes` bytes, a multiple of 12.
-fn allgather_of(n: u32, bytes: usize, a: Option<Algorithm>, in_place: bool, seed: u64) {
+pub fn allgather_of(n: u32, bytes: usize, a: Option<Algorithm>, in_place: bool, seed: u64) {
     let call = Collective::Allgather {
         block: Block {
             send: bytes as i64 / 4,

@@ -17,6 +17,7 @@ fn crowded_nodes_get_few_messages_and_big_data_few_bytes() {
         ranks,
         bytes,
         commutes: true,
+        nodes: None,
     };
     assert_eq!(
         p(Kind::Barrier, 32, 0).choose(&crowded, None),

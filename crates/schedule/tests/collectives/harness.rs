@@ -2,16 +2,32 @@
 //! they came from.
 
 use crate::simulator::{Cell, Memory};
-use ferry_schedule::{Algorithm, Collective, CommView, Cost, Kind, Problem, Schedule, Team, plan};
+use ferry_schedule::{
+    Algorithm, Collective, CommView, Cost, Kind, NodeMap, Problem, Schedule, Team, plan,
+};
 use proptest::prelude::*;
+use std::cell::RefCell;
 
 /// The largest group tried.
 pub const MOST: u32 = 33;
 
-pub fn view(rank: u32, size: u32) -> CommView {
+thread_local! {
+    /// The nodes of the ranks in this thread's tests ([`on_nodes`]).
+    static NODES: RefCell<Option<NodeMap>> = const { RefCell::new(None) };
+}
+
+/// Runs a test whose rank i is on the node that the i-th number names.
+pub fn on_nodes(node_of: &[u32], test: impl FnOnce()) {
+    NODES.set(NodeMap::new(node_of.iter().copied(), 4));
+    test();
+    NODES.set(None);
+}
+
+pub fn view(rank: u32, size: u32) -> CommView<'static> {
     CommView {
         team: Team { rank, size },
         remote: None,
+        nodes: None,
     }
 }
 
@@ -23,8 +39,11 @@ pub fn small_segments() -> Cost {
     }
 }
 
-pub fn make(p: CommView, c: &Collective, a: Option<Algorithm>) -> Schedule {
-    plan(p, c, &small_segments(), a)
+pub fn make(p: CommView<'_>, c: &Collective, a: Option<Algorithm>) -> Schedule {
+    NODES.with_borrow(|nodes| {
+        let nodes = nodes.as_ref().filter(|_| p.remote.is_none());
+        plan(CommView { nodes, ..p }, c, &small_segments(), a)
+    })
 }
 
 /// The byte that rank `from` has for rank `to` at packed offset `i`.
@@ -70,6 +89,7 @@ pub fn algorithms(kind: Kind, ranks: u32, commutes: bool) -> impl Iterator<Item 
             ranks,
             bytes: 1,
             commutes,
+            nodes: NODES.with_borrow(|nodes| nodes.as_ref().map(NodeMap::shape)),
         }
         .allows(a)
     })

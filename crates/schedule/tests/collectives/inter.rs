@@ -26,11 +26,12 @@ impl Between {
         }
     }
 
-    fn at(&self, g: usize) -> CommView {
+    fn at(&self, g: usize) -> CommView<'static> {
         let (_, rank, size, remote) = self.who(g);
         CommView {
             team: Team { rank, size },
             remote: Some(remote),
+            nodes: None,
         }
     }
 

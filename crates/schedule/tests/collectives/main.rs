@@ -8,6 +8,7 @@ mod bcast;
 mod choice;
 mod gather;
 mod harness;
+mod hierarchical;
 mod inter;
 mod neighbour;
 mod reduce;

@@ -9,7 +9,7 @@ pub use setting::{
 };
 
 use crate::Comm;
-use ferry_schedule::{Algorithm, Collective, Cost, Kind, Schedule, Team, plan};
+use ferry_schedule::{Algorithm, Collective, Cost, Kind, NodeMap, Schedule, Team, plan};
 use std::sync::{Arc, OnceLock, PoisonError};
 
 /// Schedules of a communicator's last calls, newest last. With each, the algorithm that the user
@@ -57,6 +57,33 @@ fn cost_for(size: u32, local: u32, cores: u32) -> Cost {
     }
 }
 
+/// The number of each process's node in this job. `None`: all are on one, or each is on its own.
+fn node_numbers() -> Option<&'static [u32]> {
+    static NUMBERS: OnceLock<Option<Vec<u32>>> = OnceLock::new();
+    let find = || {
+        let rank_info = &crate::process::try_process()?.rank_info;
+        let nodes = rank_info.nodes.len();
+        let two_levels = nodes > 1 && nodes < rank_info.size as usize;
+        two_levels.then(|| rank_info.nodes.numbers(rank_info.size))
+    };
+    NUMBERS.get_or_init(find).as_deref()
+}
+
+/// The nodes of a communicator's ranks, if they make two levels. Nothing is known of other jobs'.
+fn nodes_of(comm: &Comm) -> Option<&NodeMap> {
+    let find = || {
+        if comm.is_inter() || comm.spans_jobs() {
+            return None;
+        }
+        let numbers = node_numbers()?;
+        let cores = crate::process::try_process()?.rank_info.cores;
+        let of_ranks = comm.group.iter().map(|p| numbers.get(p as usize).copied());
+        let of_ranks: Vec<u32> = of_ranks.collect::<Option<_>>()?;
+        NodeMap::new(of_ranks.into_iter(), cores)
+    };
+    comm.coll.nodes.get_or_init(find).as_ref()
+}
+
 /// The algorithm setting of this communicator. Where it has none, that of this process.
 pub(super) fn setting_for(comm: &Comm, kind: Kind) -> AlgorithmSetting {
     let own = comm.coll.settings.get(kind);
@@ -99,6 +126,7 @@ pub(super) fn schedule(comm: &Comm, collective: &Collective<'_>) -> Arc<Schedule
             size: comm.size(),
         },
         remote: comm.remote.as_ref().map(|g| g.size()),
+        nodes: nodes_of(comm),
     };
     let schedule = Arc::new(plan(view, collective, cost_of(comm), forced));
     if let Some(key) = key

@@ -1,0 +1,344 @@
+//! Collectives in two levels: within each node, and between one rank of each, its leader (MPICH:
+//! SMP-aware collectives; Open MPI: coll/han). So a node's link carries the data once, and not once
+//! for each of the node's ranks. Each level uses the algorithm that is cheapest there.
+
+use crate::algorithm::{Algorithm, Kind};
+use crate::allgather::{self, Blocks};
+use crate::cost::{Cost, Problem};
+use crate::gather::{self, Uniform};
+use crate::node_map::NodeMap;
+use crate::reduce::{self, Operand};
+use crate::reduce_scatter::{self, Shares};
+use crate::step::{Builder, Piece, Region, Team};
+use crate::{allreduce, barrier, bcast, scan};
+
+/// Both levels as one rank sees them.
+pub(crate) struct Levels<'a> {
+    map: &'a NodeMap,
+    /// This rank in the communicator.
+    rank: u32,
+    /// This rank's node.
+    node: u32,
+    /// The ranks of its node, and this rank among them.
+    members: Vec<u32>,
+    here: Team,
+    /// What messages within the node cost. Only its ranks see these figures.
+    within: Cost,
+    /// What messages between nodes cost.
+    between: &'a Cost,
+}
+
+/// A reduction's data: elements of so many bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Data {
+    /// This rank's contribution.
+    pub(crate) x: Operand,
+    /// Where the result goes.
+    pub(crate) output: Piece,
+    /// Bytes of an element.
+    pub(crate) element: i64,
+}
+
+impl Data {
+    fn bytes(&self) -> i64 {
+        self.output.count * self.element
+    }
+}
+
+impl<'a> Levels<'a> {
+    /// The levels of rank `rank`.
+    pub(crate) fn new(map: &'a NodeMap, rank: u32, between: &'a Cost) -> Levels<'a> {
+        let node = map.node_of(rank);
+        let members = map.ranks_of(node);
+        let here = Team {
+            rank: members.partition_point(|&r| r < rank) as u32,
+            size: members.len() as u32,
+        };
+        Levels {
+            map,
+            rank,
+            node,
+            within: Cost::shared_memory(here.size, map.cores()),
+            members,
+            here,
+            between,
+        }
+    }
+
+    /// This rank's node in the team of leaders.
+    fn there(&self) -> Team {
+        Team {
+            rank: self.node,
+            size: self.map.shape().nodes,
+        }
+    }
+
+    /// The leaders if `root` is its node's: the others are the lowest ranks of their nodes.
+    fn leaders_with(&self, root: u32) -> Vec<u32> {
+        let mut leaders = self.map.first_ranks().to_vec();
+        leaders[self.map.node_of(root) as usize] = root;
+        leaders
+    }
+
+    /// Where the ranks of a node begin, if those of each follow each other; of one beyond the last:
+    /// where these end.
+    fn begin(&self, node: u32) -> u32 {
+        let first = self.map.first_ranks().get(node as usize);
+        first.copied().unwrap_or(self.map.size())
+    }
+
+    /// The place of a rank of this node among its ranks.
+    fn place(&self, rank: u32) -> u32 {
+        self.members.partition_point(|&r| r < rank) as u32
+    }
+
+    /// The cheapest algorithm within the node.
+    fn choose_here(&self, kind: Kind, bytes: i64, commutes: bool) -> Algorithm {
+        choose(kind, self.here.size, bytes, commutes, &self.within)
+    }
+
+    /// The cheapest algorithm between nodes.
+    fn choose_there(&self, kind: Kind, bytes: i64, commutes: bool) -> Algorithm {
+        let nodes = self.map.shape().nodes;
+        choose(kind, nodes, bytes, commutes, self.between)
+    }
+
+    /// Broadcast within the node, from its member `root`.
+    fn bcast_here(&self, b: &mut Builder, root: u32, data: Piece, bytes: i64) {
+        if self.here.size > 1 {
+            let algorithm = self.choose_here(Kind::Bcast, bytes, true);
+            let segment = units(&self.within, data, bytes);
+            b.sync();
+            b.among(&self.members, |b| {
+                bcast::run(b, algorithm, self.here, root, data, segment);
+            });
+        }
+    }
+
+    /// Reduction within the node, to its member `root`.
+    fn reduce_here(&self, b: &mut Builder, root: u32, d: Data) {
+        let algorithm = self.choose_here(Kind::Reduce, d.bytes(), d.x.commutes);
+        b.among(&self.members, |b| {
+            reduce::run(b, algorithm, self.here, root, d.x, d.output);
+        });
+    }
+
+    /// MPI_Barrier.
+    pub(crate) fn barrier(&self, b: &mut Builder) {
+        let leads = self.here.rank == 0;
+        b.among(&self.members, |b| barrier::gather_signal(b, self.here));
+        if leads {
+            let algorithm = self.choose_there(Kind::Barrier, 0, true);
+            b.among(self.map.first_ranks(), |b| {
+                barrier::run(b, algorithm, self.there());
+            });
+            b.sync();
+        }
+        b.among(&self.members, |b| barrier::spread_signal(b, self.here));
+    }
+
+    /// MPI_Bcast of `data`, so many packed bytes, from rank `root`.
+    pub(crate) fn bcast(&self, b: &mut Builder, root: u32, data: Piece, bytes: i64) {
+        let leaders = self.leaders_with(root);
+        let leader = leaders[self.node as usize];
+        if self.rank == leader {
+            let algorithm = self.choose_there(Kind::Bcast, bytes, true);
+            let segment = units(self.between, data, bytes);
+            let root = self.map.node_of(root);
+            b.among(&leaders, |b| {
+                bcast::run(b, algorithm, self.there(), root, data, segment);
+            });
+        }
+        self.bcast_here(b, self.place(leader), data, bytes);
+    }
+
+    /// MPI_Reduce to rank `root`, where alone the output is significant.
+    pub(crate) fn reduce(&self, b: &mut Builder, root: u32, d: Data) {
+        let leaders = self.leaders_with(root);
+        let leader = leaders[self.node as usize];
+        let mut sum = d.output;
+        if self.rank == leader && self.rank != root {
+            sum = b.scratch(d.output.count);
+        }
+        let here = Data { output: sum, ..d };
+        self.reduce_here(b, self.place(leader), here);
+        if self.rank == leader {
+            let algorithm = self.choose_there(Kind::Reduce, d.bytes(), d.x.commutes);
+            let x = Operand { input: sum, ..d.x };
+            let root = self.map.node_of(root);
+            b.sync();
+            b.among(&leaders, |b| {
+                reduce::run(b, algorithm, self.there(), root, x, d.output);
+            });
+        }
+    }
+
+    /// MPI_Allreduce.
+    pub(crate) fn allreduce(&self, b: &mut Builder, d: Data) {
+        self.reduce_here(b, 0, d);
+        b.sync();
+        if self.here.rank == 0 {
+            let algorithm = self.choose_there(Kind::Allreduce, d.bytes(), d.x.commutes);
+            let x = Operand {
+                input: d.output,
+                ..d.x
+            };
+            b.among(self.map.first_ranks(), |b| {
+                allreduce::run(b, algorithm, self.there(), x, d.output);
+            });
+        }
+        self.bcast_here(b, 0, d.output, d.bytes());
+    }
+
+    /// MPI_Allgather into `whole`, of blocks of `bytes` packed bytes. `own`: this rank's block;
+    /// `None`: it is in its place. For nodes whose ranks follow each other.
+    pub(crate) fn allgather(&self, b: &mut Builder, own: Option<Piece>, whole: Piece, bytes: i64) {
+        let shape = self.map.shape();
+        let size = self.map.size();
+        let block = whole.count / i64::from(size);
+        let ranks =
+            |from: u32, to: u32| whole.part(i64::from(from) * block, i64::from(to - from) * block);
+        let (begin, end) = (|node| self.begin(node), |node| self.begin(node + 1));
+        let leads = self.here.rank == 0;
+        let run = ranks(begin(self.node), end(self.node));
+        let in_place = || ranks(self.rank, self.rank + 1);
+        let uniform = Uniform {
+            bytes,
+            whole: run,
+            units: block,
+            own: own.or_else(|| (!leads).then(in_place)),
+        };
+        let algorithm = self.choose_here(Kind::Gather, bytes, true);
+        b.among(&self.members, |b| match algorithm {
+            Algorithm::Flat => {
+                let at = |r: u32| run.part(i64::from(r) * block, block);
+                gather::gather_flat(b, self.here, 0, uniform.own, &at);
+            }
+            _ => gather::gather_binomial(b, self.here, 0, uniform),
+        });
+        b.sync();
+        let total = bytes * i64::from(size);
+        if leads {
+            let kind = if shape.equal {
+                Kind::Allgather
+            } else {
+                Kind::Allgatherv
+            };
+            let algorithm = self.choose_there(kind, total, true);
+            let of_node = bytes * i64::from(shape.largest);
+            let blocks = Blocks {
+                own: None,
+                block: &|node| ranks(begin(node), end(node)),
+                bytes: &|node| bytes * i64::from(end(node) - begin(node)),
+                whole: shape.equal.then_some(whole),
+            };
+            b.among(self.map.first_ranks(), |b| {
+                allgather::run(b, algorithm, self.there(), blocks, of_node);
+            });
+        }
+        self.bcast_here(b, 0, whole, total);
+    }
+
+    /// Both forms of MPI_Reduce_scatter, of elements of so many bytes. For nodes whose ranks follow
+    /// each other.
+    pub(crate) fn reduce_scatter(&self, b: &mut Builder, x: Operand, shares: Shares, element: i64) {
+        let leads = self.here.rank == 0;
+        let room = |b: &mut Builder, count| match leads {
+            true => b.scratch(count),
+            false => Piece::new(Region::Tmp, 0, count),
+        };
+        let sum = room(b, x.input.count);
+        let whole = Data {
+            x,
+            output: sum,
+            element,
+        };
+        self.reduce_here(b, 0, whole);
+        b.sync();
+        let start = |node: u32| (shares.start)(self.begin(node));
+        let own = room(b, start(self.node + 1) - start(self.node));
+        if leads {
+            let algorithm = self.choose_there(Kind::ReduceScatter, whole.bytes(), x.commutes);
+            let x = Operand { input: sum, ..x };
+            let of_nodes = Shares {
+                start: &start,
+                output: own,
+                in_place: false,
+            };
+            b.among(self.map.first_ranks(), |b| {
+                reduce_scatter::run(b, algorithm, self.there(), x, of_nodes);
+            });
+            b.sync();
+        }
+        let share = |member: u32| {
+            let rank = self.begin(self.node) + member;
+            let begin = (shares.start)(rank);
+            own.part(begin - start(self.node), (shares.start)(rank + 1) - begin)
+        };
+        b.among(&self.members, |b| {
+            gather::scatter_flat(b, self.here, 0, Some(shares.output), &share);
+        });
+    }
+
+    /// MPI_Scan (`inclusive`) and MPI_Exscan: each node for itself; then each node's last rank, which
+    /// has the sum of all, gets that of the nodes before. For nodes whose ranks follow each other.
+    pub(crate) fn scan(&self, b: &mut Builder, d: Data, inclusive: bool) {
+        let Data { x, output, .. } = d;
+        let last = self.here.size - 1;
+        let is_last = self.here.rank == last;
+        let sum = match (is_last, inclusive) {
+            (true, false) => {
+                let sum = b.scratch(output.count);
+                b.copy(x.input, sum);
+                sum
+            }
+            _ => output,
+        };
+        let algorithm = self.choose_here(Kind::Scan, d.bytes(), x.commutes);
+        b.among(&self.members, |b| {
+            scan::run(b, algorithm, self.here, x, output, inclusive);
+        });
+        b.sync();
+        let before = b.scratch(output.count);
+        if is_last {
+            if !inclusive && last > 0 {
+                b.reduce(output, sum);
+            }
+            let x = Operand { input: sum, ..x };
+            let algorithm = self.choose_there(Kind::Scan, d.bytes(), x.commutes);
+            let next = self.map.first_ranks()[1..].iter().copied();
+            let lasts: Vec<u32> = next.chain([self.map.size()]).map(|r| r - 1).collect();
+            b.among(&lasts, |b| {
+                scan::run(b, algorithm, self.there(), x, before, false);
+            });
+        }
+        if self.node == 0 {
+            return;
+        }
+        self.bcast_here(b, last, before, d.bytes());
+        b.sync();
+        if inclusive || self.here.rank > 0 {
+            b.reduce(before, output);
+        } else {
+            b.copy(before, output);
+        }
+    }
+}
+
+/// The cheapest algorithm of one level.
+fn choose(kind: Kind, ranks: u32, bytes: i64, commutes: bool, cost: &Cost) -> Algorithm {
+    let problem = Problem {
+        kind,
+        ranks,
+        bytes,
+        commutes,
+        nodes: None,
+    };
+    problem.choose(cost, None)
+}
+
+/// Units of a segment of `data`, of so many bytes.
+fn units(cost: &Cost, data: Piece, bytes: i64) -> i64 {
+    let unit = (bytes / data.count.max(1)).max(1);
+    (i64::from(cost.segment_bytes) / unit).max(1)
+}

@@ -1,0 +1,110 @@
+//! The cost model where ranks share nodes: what crosses a node's one link, which messages stay within
+//! a node, and what an algorithm in two levels takes.
+
+use crate::algorithm::{Algorithm, Kind};
+use crate::allgather::REVERSED_MIN_BYTES;
+use crate::cost::{Cost, Problem};
+
+/// What crosses the link of a node, from all its ranks, one after the other. Nothing where only one
+/// rank of a node sends at a time: then the chain of messages counts it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Crossing {
+    pub(crate) messages: f64,
+    pub(crate) bytes: f64,
+}
+
+impl Problem {
+    /// What crosses a node's link.
+    pub(crate) fn crossing(&self, algorithm: Algorithm) -> Crossing {
+        use Algorithm::*;
+        let Some(shape) = self.nodes else {
+            return Crossing::default();
+        };
+        let (n, here) = (f64::from(self.ranks), f64::from(shape.largest));
+        let m = self.bytes as f64;
+        // Rounds of recursive doubling between ranks of two nodes, and of all.
+        let (far, rounds) = (f64::from(shape.nodes).log2().ceil(), n.log2().ceil());
+        let others = n - here;
+        let each = |messages: f64, bytes: f64| Crossing {
+            messages: here * messages,
+            bytes: here * bytes,
+        };
+        match (self.kind, algorithm) {
+            (Kind::Barrier, Dissemination) => each(rounds, 0.),
+            (Kind::Bcast, ScatterDoubling) => each(2. * far, 2. * m / here),
+            (Kind::Allreduce | Kind::Scan, Doubling) => each(far, far * m),
+            (Kind::Allreduce | Kind::Reduce, Halving) => each(2. * far, 2. * m / here),
+            (Kind::Allgather, Doubling) if self.bytes < REVERSED_MIN_BYTES => each(far, m),
+            // The first round, too, is between nodes.
+            (Kind::Allgather, Doubling) => each(far + 1., 2. * m / here),
+            (Kind::Allgather | Kind::Allgatherv, Bruck) => each(rounds, m),
+            (Kind::Alltoall, Bruck) => each(rounds, rounds * n / 2. * m),
+            (Kind::Alltoall, _) => each(others, others * m),
+            // Otherwise ranks do not exchange the large halves with their neighbours.
+            (Kind::ReduceScatter, Halving) if !self.ranks.is_power_of_two() => each(far, m),
+            (Kind::ReduceScatter, Halving) => each(far + 1., 2. * m / here),
+            (Kind::ReduceScatter, Pairwise) => each(others, others / n * m),
+            _ => Crossing::default(),
+        }
+    }
+
+    /// How many messages of the longest chain are saved, in latencies between nodes, because some
+    /// stay within a node, where they are quicker.
+    pub(crate) fn local_messages(&self, algorithm: Algorithm, between: &Cost) -> f64 {
+        use Algorithm::*;
+        let Some(shape) = self.nodes.filter(|nodes| nodes.consecutive) else {
+            return 0.;
+        };
+        let within = Cost::shared_memory(shape.largest, u32::MAX);
+        let saved = 1. - within.latency_s / between.latency_s;
+        let (n, nodes) = (f64::from(self.ranks), f64::from(shape.nodes));
+        // Rounds between ranks 1, 2, 4, … apart stay within nodes of such sizes.
+        let near = match shape.equal && shape.largest.is_power_of_two() {
+            true => f64::from(shape.largest).log2(),
+            false => 0.,
+        };
+        let local = match (self.kind, algorithm) {
+            (_, Chain) | (Kind::Allgather | Kind::Allgatherv, Ring) => n - 1. - nodes,
+            (Kind::Bcast, ScatterRing) => near + n - 1. - nodes,
+            (Kind::Allreduce, Ring) => 2. * (n - 1. - nodes),
+            (Kind::Barrier, Binomial)
+            | (Kind::Bcast, ScatterDoubling)
+            | (Kind::Reduce | Kind::Allreduce, Halving)
+            | (_, ReduceBcast | GatherBcast) => 2. * near,
+            (Kind::Alltoall, _) | (_, Bruck | Dissemination | Flat | BinaryTree) => 0.,
+            (_, Binomial | Doubling | Halving) => near,
+            _ => 0.,
+        };
+        (local * saved).max(0.)
+    }
+
+    /// Seconds of an algorithm in two levels, with the quickest algorithms of each.
+    pub(crate) fn hierarchical_seconds(&self, between: &Cost) -> f64 {
+        let Some(shape) = self.nodes else {
+            return f64::INFINITY;
+        };
+        let within = Cost::shared_memory(shape.largest, u32::MAX);
+        let level = |kind, ranks, bytes, cost: &Cost| {
+            let level = Problem {
+                kind,
+                ranks,
+                bytes,
+                nodes: None,
+                ..*self
+            };
+            level.seconds(level.choose(cost, None), cost)
+        };
+        let here = |kind, bytes| level(kind, shape.largest, bytes, &within);
+        let there = level(self.kind, shape.nodes, self.bytes, between);
+        let block = self.bytes / i64::from(self.ranks.max(1));
+        let bcast = || here(Kind::Bcast, self.bytes);
+        there
+            + match self.kind {
+                Kind::Bcast | Kind::Reduce => here(self.kind, self.bytes),
+                Kind::Allgather => here(Kind::Gather, block) + bcast(),
+                Kind::Scan => here(Kind::Scan, self.bytes) + bcast(),
+                Kind::ReduceScatter => here(Kind::Reduce, self.bytes) + here(Kind::Scatter, block),
+                _ => here(Kind::Reduce, self.bytes) + bcast(),
+            }
+    }
+}
