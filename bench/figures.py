@@ -5,7 +5,7 @@ import re
 
 import aims
 
-NET_RUNS = [("latency", 2, 60), ("bandwidth", 2, 120), ("pairs", 8, 120)]
+NET_RUNS = [("latency", 2, 60), ("bandwidth", 2, 120), ("pairs", 8, 120), ("collectives", 8, 180)]
 
 # Overlap with computation, with each MPI's own progress thread, on request only (--only overlap).
 OVERLAP = ("overlap", 2, 60)

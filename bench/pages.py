@@ -149,7 +149,7 @@ Every value: [net.csv](performance/net.csv). How these figures came about:
     text = ["# Performance between hosts, over TCP", "", prose.filled(about_it), ""]
     for ranks in sorted({k[1] for k in keys}):
         title = (
-            "One rank on each host" if ranks == 2 else f"{ranks // 2} ranks on each host, in pairs"
+            "One rank on each host" if ranks == 2 else f"{ranks // 2} ranks on each host"
         )
         rounds = max(len(of.get(k, {})) for of in results.values() for k in keys if k[1] == ranks)
         text += [
