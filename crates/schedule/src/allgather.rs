@@ -22,8 +22,8 @@ pub(crate) struct Blocks<'a> {
     pub(crate) whole: Option<Piece>,
 }
 
-/// By `algorithm`: Doubling, Bruck, GatherBcast, or else Ring. `bytes`: packed bytes of a block, where
-/// all have as many.
+/// By `algorithm`: Doubling, Bruck, GatherBcast, or else Ring. `bytes`: packed bytes of a block,
+/// where all have as many.
 pub(crate) fn run(b: &mut Builder, algorithm: Algorithm, t: Team, x: Blocks, bytes: i64) {
     match algorithm {
         Algorithm::Doubling => doubling(b, t, x),

@@ -3,8 +3,8 @@
 use crate::algorithm::Algorithm;
 use crate::step::{Builder, Piece, Team, parts, reversed};
 
-/// By `algorithm`: Flat, ScatterRing, ScatterDoubling, Chain, BinaryTree, or else Binomial. Segments
-/// of the pipelined ones have `segment` units.
+/// By `algorithm`: Flat, ScatterRing, ScatterDoubling, Chain, BinaryTree, or else Binomial.
+/// Segments of the pipelined ones have `segment` units.
 pub(crate) fn run(
     b: &mut Builder,
     algorithm: Algorithm,

@@ -93,8 +93,8 @@ impl Cost {
         }
     }
 
-    /// Seconds of a collective of `n` ranks: of the longest chain of messages, of all ranks' work, and
-    /// of what crosses a node's link.
+    /// Seconds of a collective of `n` ranks: of the longest chain of messages, of all ranks' work,
+    /// and of what crosses a node's link.
     fn seconds(&self, n: f64, path: Load, work: Load, crossing: Crossing) -> f64 {
         let large = |l: Load| l.bytes > l.count * f64::from(self.eager_max_bytes);
         let extra = |l: Load| if large(l) { self.rendezvous_s } else { 0. };

@@ -280,8 +280,9 @@ impl<'a> Levels<'a> {
         });
     }
 
-    /// MPI_Scan (`inclusive`) and MPI_Exscan: each node for itself; then each node's last rank, which
-    /// has the sum of all, gets that of the nodes before. For nodes whose ranks follow each other.
+    /// MPI_Scan (`inclusive`) and MPI_Exscan: each node for itself; then each node's last rank,
+    /// which has the sum of all, gets that of the nodes before. For nodes whose ranks follow each
+    /// other.
     pub(crate) fn scan(&self, b: &mut Builder, d: Data, inclusive: bool) {
         let Data { x, output, .. } = d;
         let last = self.here.size - 1;

@@ -14,7 +14,8 @@ use crate::reduce_scatter::{self, Shares};
 use crate::step::{Builder, Piece, Region, Team};
 use crate::{allreduce, alltoall, barrier, bcast, scan};
 
-/// Appends the steps of rank `view.team.rank` to `b`, and names the algorithm there if there was a choice.
+/// Appends the steps of rank `view.team.rank` to `b`, and names the algorithm there if there was a
+/// choice.
 pub(crate) fn plan(
     b: &mut Builder,
     view: CommView<'_>,

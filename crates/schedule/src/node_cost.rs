@@ -1,5 +1,5 @@
-//! The cost model where ranks share nodes: what crosses a node's one link, which messages stay within
-//! a node, and what an algorithm in two levels takes.
+//! The cost model where ranks share nodes: what crosses a node's one link, which messages stay
+//! within a node, and what an algorithm in two levels takes.
 
 use crate::algorithm::{Algorithm, Kind};
 use crate::allgather::REVERSED_MIN_BYTES;
