@@ -246,6 +246,7 @@ mod tests {
             "--simulate",
             "--csv",
             "--ranks=16",
+            "--per-node=4",
             "--bytes=8",
             "--only=bcast",
         ]);
