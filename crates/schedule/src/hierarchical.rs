@@ -9,7 +9,7 @@ use crate::gather::{self, Uniform};
 use crate::node_map::NodeMap;
 use crate::reduce::{self, Operand};
 use crate::reduce_scatter::{self, Shares};
-use crate::step::{Builder, Piece, Region, Team};
+use crate::step::{Builder, Piece, Team};
 use crate::{allreduce, barrier, bcast, scan};
 
 /// Both levels as one rank sees them.
@@ -19,13 +19,14 @@ pub(crate) struct Levels<'a> {
     rank: u32,
     /// This rank's node.
     node: u32,
-    /// The ranks of its node, and this rank among them.
+    /// The ranks of its node, ascending.
     members: Vec<u32>,
-    here: Team,
+    /// This rank among them.
+    node_team: Team,
     /// What messages within the node cost. Only its ranks see these figures.
-    within: Cost,
+    intranode: Cost,
     /// What messages between nodes cost.
-    between: &'a Cost,
+    internode: &'a Cost,
 }
 
 /// A reduction's data: elements of so many bytes.
@@ -41,32 +42,32 @@ pub(crate) struct Data {
 
 impl Data {
     fn bytes(&self) -> i64 {
-        self.output.count * self.element
+        self.x.input.count * self.element
     }
 }
 
 impl<'a> Levels<'a> {
     /// The levels of rank `rank`.
-    pub(crate) fn new(map: &'a NodeMap, rank: u32, between: &'a Cost) -> Levels<'a> {
+    pub(crate) fn new(map: &'a NodeMap, rank: u32, internode: &'a Cost) -> Levels<'a> {
         let node = map.node_of(rank);
         let members = map.ranks_of(node);
-        let here = Team {
-            rank: members.partition_point(|&r| r < rank) as u32,
+        let node_team = Team {
+            rank: place(&members, rank),
             size: members.len() as u32,
         };
         Levels {
             map,
             rank,
             node,
-            within: Cost::shared_memory(here.size, map.cores()),
+            intranode: Cost::shared_memory(node_team.size, map.cores()),
             members,
-            here,
-            between,
+            node_team,
+            internode,
         }
     }
 
     /// This rank's node in the team of leaders.
-    fn there(&self) -> Team {
+    fn leader_team(&self) -> Team {
         Team {
             rank: self.node,
             size: self.map.shape().nodes,
@@ -87,54 +88,49 @@ impl<'a> Levels<'a> {
         first.copied().unwrap_or(self.map.size())
     }
 
-    /// The place of a rank of this node among its ranks.
-    fn place(&self, rank: u32) -> u32 {
-        self.members.partition_point(|&r| r < rank) as u32
-    }
-
     /// The cheapest algorithm within the node.
-    fn choose_here(&self, kind: Kind, bytes: i64, commutes: bool) -> Algorithm {
-        choose(kind, self.here.size, bytes, commutes, &self.within)
+    fn choose_intranode(&self, kind: Kind, bytes: i64, commutes: bool) -> Algorithm {
+        choose(kind, self.node_team.size, bytes, commutes, &self.intranode)
     }
 
     /// The cheapest algorithm between nodes.
-    fn choose_there(&self, kind: Kind, bytes: i64, commutes: bool) -> Algorithm {
+    fn choose_internode(&self, kind: Kind, bytes: i64, commutes: bool) -> Algorithm {
         let nodes = self.map.shape().nodes;
-        choose(kind, nodes, bytes, commutes, self.between)
+        choose(kind, nodes, bytes, commutes, self.internode)
     }
 
     /// Broadcast within the node, from its member `root`.
-    fn bcast_here(&self, b: &mut Builder, root: u32, data: Piece, bytes: i64) {
-        if self.here.size > 1 {
-            let algorithm = self.choose_here(Kind::Bcast, bytes, true);
-            let segment = units(&self.within, data, bytes);
+    fn bcast_intranode(&self, b: &mut Builder, root: u32, data: Piece, bytes: i64) {
+        if self.node_team.size > 1 {
+            let algorithm = self.choose_intranode(Kind::Bcast, bytes, true);
+            let segment = units(&self.intranode, data, bytes);
             b.sync();
             b.among(&self.members, |b| {
-                bcast::run(b, algorithm, self.here, root, data, segment);
+                bcast::run(b, algorithm, self.node_team, root, data, segment);
             });
         }
     }
 
     /// Reduction within the node, to its member `root`.
-    fn reduce_here(&self, b: &mut Builder, root: u32, d: Data) {
-        let algorithm = self.choose_here(Kind::Reduce, d.bytes(), d.x.commutes);
+    fn reduce_intranode(&self, b: &mut Builder, root: u32, d: Data) {
+        let algorithm = self.choose_intranode(Kind::Reduce, d.bytes(), d.x.commutes);
         b.among(&self.members, |b| {
-            reduce::run(b, algorithm, self.here, root, d.x, d.output);
+            reduce::run(b, algorithm, self.node_team, root, d.x, d.output);
         });
     }
 
     /// MPI_Barrier.
     pub(crate) fn barrier(&self, b: &mut Builder) {
-        let leads = self.here.rank == 0;
-        b.among(&self.members, |b| barrier::gather_signal(b, self.here));
+        let leads = self.node_team.rank == 0;
+        b.among(&self.members, |b| barrier::gather_signal(b, self.node_team));
         if leads {
-            let algorithm = self.choose_there(Kind::Barrier, 0, true);
+            let algorithm = self.choose_internode(Kind::Barrier, 0, true);
             b.among(self.map.first_ranks(), |b| {
-                barrier::run(b, algorithm, self.there());
+                barrier::run(b, algorithm, self.leader_team());
             });
             b.sync();
         }
-        b.among(&self.members, |b| barrier::spread_signal(b, self.here));
+        b.among(&self.members, |b| barrier::spread_signal(b, self.node_team));
     }
 
     /// MPI_Bcast of `data`, so many packed bytes, from rank `root`.
@@ -142,14 +138,14 @@ impl<'a> Levels<'a> {
         let leaders = self.leaders_with(root);
         let leader = leaders[self.node as usize];
         if self.rank == leader {
-            let algorithm = self.choose_there(Kind::Bcast, bytes, true);
-            let segment = units(self.between, data, bytes);
+            let algorithm = self.choose_internode(Kind::Bcast, bytes, true);
+            let segment = units(self.internode, data, bytes);
             let root = self.map.node_of(root);
             b.among(&leaders, |b| {
-                bcast::run(b, algorithm, self.there(), root, data, segment);
+                bcast::run(b, algorithm, self.leader_team(), root, data, segment);
             });
         }
-        self.bcast_here(b, self.place(leader), data, bytes);
+        self.bcast_intranode(b, place(&self.members, leader), data, bytes);
     }
 
     /// MPI_Reduce to rank `root`, where alone the output is significant.
@@ -160,34 +156,34 @@ impl<'a> Levels<'a> {
         if self.rank == leader && self.rank != root {
             sum = b.scratch(d.output.count);
         }
-        let here = Data { output: sum, ..d };
-        self.reduce_here(b, self.place(leader), here);
+        let of_node = Data { output: sum, ..d };
+        self.reduce_intranode(b, place(&self.members, leader), of_node);
         if self.rank == leader {
-            let algorithm = self.choose_there(Kind::Reduce, d.bytes(), d.x.commutes);
+            let algorithm = self.choose_internode(Kind::Reduce, d.bytes(), d.x.commutes);
             let x = Operand { input: sum, ..d.x };
             let root = self.map.node_of(root);
             b.sync();
             b.among(&leaders, |b| {
-                reduce::run(b, algorithm, self.there(), root, x, d.output);
+                reduce::run(b, algorithm, self.leader_team(), root, x, d.output);
             });
         }
     }
 
     /// MPI_Allreduce.
     pub(crate) fn allreduce(&self, b: &mut Builder, d: Data) {
-        self.reduce_here(b, 0, d);
+        self.reduce_intranode(b, 0, d);
         b.sync();
-        if self.here.rank == 0 {
-            let algorithm = self.choose_there(Kind::Allreduce, d.bytes(), d.x.commutes);
+        if self.node_team.rank == 0 {
+            let algorithm = self.choose_internode(Kind::Allreduce, d.bytes(), d.x.commutes);
             let x = Operand {
                 input: d.output,
                 ..d.x
             };
             b.among(self.map.first_ranks(), |b| {
-                allreduce::run(b, algorithm, self.there(), x, d.output);
+                allreduce::run(b, algorithm, self.leader_team(), x, d.output);
             });
         }
-        self.bcast_here(b, 0, d.output, d.bytes());
+        self.bcast_intranode(b, 0, d.output, d.bytes());
     }
 
     /// MPI_Allgather into `whole`, of blocks of `bytes` packed bytes. `own`: this rank's block;
@@ -199,7 +195,7 @@ impl<'a> Levels<'a> {
         let ranks =
             |from: u32, to: u32| whole.part(i64::from(from) * block, i64::from(to - from) * block);
         let (begin, end) = (|node| self.begin(node), |node| self.begin(node + 1));
-        let leads = self.here.rank == 0;
+        let leads = self.node_team.rank == 0;
         let run = ranks(begin(self.node), end(self.node));
         let in_place = || ranks(self.rank, self.rank + 1);
         let uniform = Uniform {
@@ -208,13 +204,13 @@ impl<'a> Levels<'a> {
             units: block,
             own: own.or_else(|| (!leads).then(in_place)),
         };
-        let algorithm = self.choose_here(Kind::Gather, bytes, true);
+        let algorithm = self.choose_intranode(Kind::Gather, bytes, true);
         b.among(&self.members, |b| match algorithm {
             Algorithm::Flat => {
                 let at = |r: u32| run.part(i64::from(r) * block, block);
-                gather::gather_flat(b, self.here, 0, uniform.own, &at);
+                gather::gather_flat(b, self.node_team, 0, uniform.own, &at);
             }
-            _ => gather::gather_binomial(b, self.here, 0, uniform),
+            _ => gather::gather_binomial(b, self.node_team, 0, uniform),
         });
         b.sync();
         let total = bytes * i64::from(size);
@@ -224,7 +220,7 @@ impl<'a> Levels<'a> {
             } else {
                 Kind::Allgatherv
             };
-            let algorithm = self.choose_there(kind, total, true);
+            let algorithm = self.choose_internode(kind, total, true);
             let of_node = bytes * i64::from(shape.largest);
             let blocks = Blocks {
                 own: None,
@@ -233,19 +229,20 @@ impl<'a> Levels<'a> {
                 whole: shape.equal.then_some(whole),
             };
             b.among(self.map.first_ranks(), |b| {
-                allgather::run(b, algorithm, self.there(), blocks, of_node);
+                allgather::run(b, algorithm, self.leader_team(), blocks, of_node);
             });
         }
-        self.bcast_here(b, 0, whole, total);
+        self.bcast_intranode(b, 0, whole, total);
     }
 
     /// Both forms of MPI_Reduce_scatter, of elements of so many bytes. For nodes whose ranks follow
     /// each other.
     pub(crate) fn reduce_scatter(&self, b: &mut Builder, x: Operand, shares: Shares, element: i64) {
-        let leads = self.here.rank == 0;
+        let leads = self.node_team.rank == 0;
+        // Only the leader has sums of others.
         let room = |b: &mut Builder, count| match leads {
             true => b.scratch(count),
-            false => Piece::new(Region::Tmp, 0, count),
+            false => Piece::EMPTY,
         };
         let sum = room(b, x.input.count);
         let whole = Data {
@@ -253,12 +250,12 @@ impl<'a> Levels<'a> {
             output: sum,
             element,
         };
-        self.reduce_here(b, 0, whole);
+        self.reduce_intranode(b, 0, whole);
         b.sync();
         let start = |node: u32| (shares.start)(self.begin(node));
         let own = room(b, start(self.node + 1) - start(self.node));
         if leads {
-            let algorithm = self.choose_there(Kind::ReduceScatter, whole.bytes(), x.commutes);
+            let algorithm = self.choose_internode(Kind::ReduceScatter, whole.bytes(), x.commutes);
             let x = Operand { input: sum, ..x };
             let of_nodes = Shares {
                 start: &start,
@@ -266,7 +263,7 @@ impl<'a> Levels<'a> {
                 in_place: false,
             };
             b.among(self.map.first_ranks(), |b| {
-                reduce_scatter::run(b, algorithm, self.there(), x, of_nodes);
+                reduce_scatter::run(b, algorithm, self.leader_team(), x, of_nodes);
             });
             b.sync();
         }
@@ -276,7 +273,7 @@ impl<'a> Levels<'a> {
             own.part(begin - start(self.node), (shares.start)(rank + 1) - begin)
         };
         b.among(&self.members, |b| {
-            gather::scatter_flat(b, self.here, 0, Some(shares.output), &share);
+            gather::scatter_flat(b, self.node_team, 0, Some(shares.output), &share);
         });
     }
 
@@ -285,8 +282,8 @@ impl<'a> Levels<'a> {
     /// other.
     pub(crate) fn scan(&self, b: &mut Builder, d: Data, inclusive: bool) {
         let Data { x, output, .. } = d;
-        let last = self.here.size - 1;
-        let is_last = self.here.rank == last;
+        let last = self.node_team.size - 1;
+        let is_last = self.node_team.rank == last;
         let sum = match (is_last, inclusive) {
             (true, false) => {
                 let sum = b.scratch(output.count);
@@ -295,9 +292,9 @@ impl<'a> Levels<'a> {
             }
             _ => output,
         };
-        let algorithm = self.choose_here(Kind::Scan, d.bytes(), x.commutes);
+        let algorithm = self.choose_intranode(Kind::Scan, d.bytes(), x.commutes);
         b.among(&self.members, |b| {
-            scan::run(b, algorithm, self.here, x, output, inclusive);
+            scan::run(b, algorithm, self.node_team, x, output, inclusive);
         });
         b.sync();
         let before = b.scratch(output.count);
@@ -306,24 +303,29 @@ impl<'a> Levels<'a> {
                 b.reduce(output, sum);
             }
             let x = Operand { input: sum, ..x };
-            let algorithm = self.choose_there(Kind::Scan, d.bytes(), x.commutes);
+            let algorithm = self.choose_internode(Kind::Scan, d.bytes(), x.commutes);
             let next = self.map.first_ranks()[1..].iter().copied();
             let lasts: Vec<u32> = next.chain([self.map.size()]).map(|r| r - 1).collect();
             b.among(&lasts, |b| {
-                scan::run(b, algorithm, self.there(), x, before, false);
+                scan::run(b, algorithm, self.leader_team(), x, before, false);
             });
         }
         if self.node == 0 {
             return;
         }
-        self.bcast_here(b, last, before, d.bytes());
+        self.bcast_intranode(b, last, before, d.bytes());
         b.sync();
-        if inclusive || self.here.rank > 0 {
+        if inclusive || self.node_team.rank > 0 {
             b.reduce(before, output);
         } else {
             b.copy(before, output);
         }
     }
+}
+
+/// The place of a rank among the ranks of its node, which are in ascending order.
+fn place(members: &[u32], rank: u32) -> u32 {
+    members.partition_point(|&r| r < rank) as u32
 }
 
 /// The cheapest algorithm of one level.

@@ -20,29 +20,29 @@ impl Problem {
         let Some(shape) = self.nodes else {
             return Crossing::default();
         };
-        let (n, here) = (f64::from(self.ranks), f64::from(shape.largest));
+        let (n, per_node) = (f64::from(self.ranks), f64::from(shape.largest));
         let m = self.bytes as f64;
         // Rounds of recursive doubling between ranks of two nodes, and of all.
         let (far, rounds) = (f64::from(shape.nodes).log2().ceil(), n.log2().ceil());
-        let others = n - here;
+        let others = n - per_node;
         let each = |messages: f64, bytes: f64| Crossing {
-            messages: here * messages,
-            bytes: here * bytes,
+            messages: per_node * messages,
+            bytes: per_node * bytes,
         };
         match (self.kind, algorithm) {
             (Kind::Barrier, Dissemination) => each(rounds, 0.),
-            (Kind::Bcast, ScatterDoubling) => each(2. * far, 2. * m / here),
+            (Kind::Bcast, ScatterDoubling) => each(2. * far, 2. * m / per_node),
             (Kind::Allreduce | Kind::Scan, Doubling) => each(far, far * m),
-            (Kind::Allreduce | Kind::Reduce, Halving) => each(2. * far, 2. * m / here),
+            (Kind::Allreduce | Kind::Reduce, Halving) => each(2. * far, 2. * m / per_node),
             (Kind::Allgather, Doubling) if self.bytes < REVERSED_MIN_BYTES => each(far, m),
             // The first round, too, is between nodes.
-            (Kind::Allgather, Doubling) => each(far + 1., 2. * m / here),
+            (Kind::Allgather, Doubling) => each(far + 1., 2. * m / per_node),
             (Kind::Allgather | Kind::Allgatherv, Bruck) => each(rounds, m),
             (Kind::Alltoall, Bruck) => each(rounds, rounds * n / 2. * m),
             (Kind::Alltoall, _) => each(others, others * m),
             // Otherwise ranks do not exchange the large halves with their neighbours.
             (Kind::ReduceScatter, Halving) if !self.ranks.is_power_of_two() => each(far, m),
-            (Kind::ReduceScatter, Halving) => each(far + 1., 2. * m / here),
+            (Kind::ReduceScatter, Halving) => each(far + 1., 2. * m / per_node),
             (Kind::ReduceScatter, Pairwise) => each(others, others / n * m),
             _ => Crossing::default(),
         }
@@ -94,17 +94,19 @@ impl Problem {
             };
             level.seconds(level.choose(cost, None), cost)
         };
-        let here = |kind, bytes| level(kind, shape.largest, bytes, &within);
-        let there = level(self.kind, shape.nodes, self.bytes, between);
+        let intranode = |kind, bytes| level(kind, shape.largest, bytes, &within);
+        let internode_s = level(self.kind, shape.nodes, self.bytes, between);
         let block = self.bytes / i64::from(self.ranks.max(1));
-        let bcast = || here(Kind::Bcast, self.bytes);
-        there
+        let bcast = || intranode(Kind::Bcast, self.bytes);
+        internode_s
             + match self.kind {
-                Kind::Bcast | Kind::Reduce => here(self.kind, self.bytes),
-                Kind::Allgather => here(Kind::Gather, block) + bcast(),
-                Kind::Scan => here(Kind::Scan, self.bytes) + bcast(),
-                Kind::ReduceScatter => here(Kind::Reduce, self.bytes) + here(Kind::Scatter, block),
-                _ => here(Kind::Reduce, self.bytes) + bcast(),
+                Kind::Bcast | Kind::Reduce => intranode(self.kind, self.bytes),
+                Kind::Allgather => intranode(Kind::Gather, block) + bcast(),
+                Kind::Scan => intranode(Kind::Scan, self.bytes) + bcast(),
+                Kind::ReduceScatter => {
+                    intranode(Kind::Reduce, self.bytes) + intranode(Kind::Scatter, block)
+                }
+                _ => intranode(Kind::Reduce, self.bytes) + bcast(),
             }
     }
 }

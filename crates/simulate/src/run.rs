@@ -3,8 +3,8 @@
 //! A message costs its sender and its receiver half of the model's overhead each, as work of their
 //! cores. The rest of the latency and the links' latency pass on the way. A node's link carries a
 //! byte in the model's time for one, and a message in no less than the model's time for one; every
-//! other link as well. Messages between ranks of a node
-//! take shared memory's figures and no link. Each rank has a core.
+//! other link as well. Messages between ranks of a node take shared memory's figures and no link.
+//! Each rank has a core.
 
 use crate::Error;
 use crate::network::{LINK_LATENCY_S, Network};
