@@ -1,11 +1,14 @@
 // No process is in both groups of an intercommunicator (MPI 5.0 section 7.6): MPI_Comm_connect to a
 // port of its own is an error, and so is a meeting of groups that share a process, on all ranks of
-// both. Afterwards the port is as good as before.
+// both. Afterwards the port is as good as before. MPI_Comm_join of two threads of a process is an
+// error on both, and leaves nothing in the socket.
 // ranks: 2 3
 // machines: no
 #include "dyn.h"
 
 #include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static char port[MPI_MAX_PORT_NAME];
 
@@ -19,6 +22,28 @@ static void *visit(void *unused) {
   return NULL;
 }
 
+static void *join_end(void *fd) {
+  MPI_Comm inter;
+  int class = -1;
+  MPI_Error_class(MPI_Comm_join(*(int *)fd, &inter), &class);
+  SAME(class, MPI_ERR_COMM);
+  return NULL;
+}
+
+static void join_itself(void) {
+  int ends[2];
+  char byte = 'x';
+  pthread_t other;
+  SAME(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  pthread_create(&other, NULL, join_end, &ends[1]);
+  join_end(&ends[0]);
+  pthread_join(other, NULL);
+  for (int i = 0; i < 2; i++)
+    SAME(recv(ends[i], &byte, 1, MSG_DONTWAIT), -1);
+  close(ends[0]);
+  close(ends[1]);
+}
+
 int main(int argc, char **argv) {
   int provided, class = -1, got = -1;
   MPI_Comm inter;
@@ -27,6 +52,7 @@ int main(int argc, char **argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   int last = world_size - 1;
+  join_itself();
   if (world_rank == 0) {
     OK(MPI_Open_port(MPI_INFO_NULL, port));
     MPI_Error_class(MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter), &class);

@@ -1,7 +1,8 @@
 //! Joining two processes that have a socket between them (MPI 5.0 §11.10.6).
 //!
-//! Each process writes a random number. The one with the larger number opens a port and writes its
-//! name, the other connects to it. Nothing else goes through the socket, and nothing is left in it.
+//! Each process writes two random numbers: one of this call, one of the process. The one with the
+//! larger number of the call opens a port and writes its name, the other connects to it. Nothing
+//! else goes through the socket, and nothing is left in it.
 
 use super::{port, universe};
 use crate::comm::Comm;
@@ -11,10 +12,12 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// First bytes on the socket: what this is, and its version.
-const MAGIC: &[u8; 8] = b"ferry-j1";
+const MAGIC: &[u8; 8] = b"ferry-j2";
+/// Bytes of the two random numbers.
+const NUMBERS_BYTES: usize = 16;
 /// Longest name of a port, bytes.
 const NAME_MAX_BYTES: u32 = 4096;
 
@@ -70,10 +73,17 @@ impl Socket {
     }
 }
 
+/// This process's number, by which it knows itself at the other end.
+fn own_number() -> u64 {
+    static NUMBER: OnceLock<u64> = OnceLock::new();
+    *NUMBER.get_or_init(universe::random)
+}
+
 /// An intercommunicator with the process at the other end of the socket `fd`, which makes the same
 /// call (MPI_Comm_join). Blocks until it does.
 ///
-/// Errors: Arg if `fd` is no connected socket, or the other end is no process of Ferry.
+/// Errors: Arg if `fd` is no connected socket, or the other end is no process of Ferry; Comm on both
+/// ends if they are in one process.
 pub fn join(fd: RawFd) -> Result<Arc<Comm>> {
     let broken = |e: io::Error| err!(Arg, "fd {fd} cannot be used: {e}");
     // SAFETY: only asks; a descriptor that is not open is answered EBADF.
@@ -83,9 +93,9 @@ pub fn join(fd: RawFd) -> Result<Arc<Comm>> {
     // SAFETY: open, the program's, and never closed here.
     let mut socket = Socket(ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }));
     let mine = universe::random();
-    let hello = [&MAGIC[..], &mine.to_le_bytes()].concat();
+    let hello = [&MAGIC[..], &mine.to_le_bytes(), &own_number().to_le_bytes()].concat();
     socket.write(&hello).map_err(broken)?;
-    let mut theirs = [0; 16];
+    let mut theirs = [0; MAGIC.len() + NUMBERS_BYTES];
     socket.read(&mut theirs).map_err(broken)?;
     if theirs[..8] != *MAGIC {
         return Err(err!(
@@ -93,7 +103,15 @@ pub fn join(fd: RawFd) -> Result<Arc<Comm>> {
             "the process at the other end of fd {fd} is none of Ferry MPI, or of another version"
         ));
     }
-    let theirs = u64::from_le_bytes(std::array::from_fn(|i| theirs[8 + i]));
+    let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| theirs[at + i]));
+    let (theirs, process_there) = (number(8), number(16));
+    if process_there == own_number() {
+        return Err(err!(
+            Comm,
+            "this process is at both ends of fd {fd}: it cannot be in both groups of an \
+             intercommunicator (MPI 5.0 section 7.6)"
+        ));
+    }
     let comm = &process().comm_self;
     if mine > theirs {
         let name = port::open(true)?;
