@@ -84,13 +84,9 @@ impl Cost {
         access.runs * self.read_call_ns + access.len * self.byte_ns
     }
 
-    /// Writing one by one, ns.
-    pub fn write_runs(&self, access: Strided, locked: bool) -> f64 {
-        let lock_ns = match locked {
-            true => self.lock_ns,
-            false => 0.0,
-        };
-        access.runs * (self.write_call_ns + lock_ns) + access.len * self.byte_ns
+    /// Writing one by one, under so many locks, ns.
+    pub fn write_runs(&self, access: Strided, locks: f64) -> f64 {
+        access.runs * self.write_call_ns + locks * self.lock_ns + access.len * self.byte_ns
     }
 
     fn copy(access: Strided) -> f64 {

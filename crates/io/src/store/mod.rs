@@ -5,12 +5,14 @@ mod file_system;
 mod guarded_copy;
 mod mapped;
 mod memory;
+mod opens;
 mod posix;
 mod range_lock;
 
 pub use fault::{Call, Fault, FaultStore, Reaction};
 pub use file_system::FileSystem;
 pub use memory::MemoryStore;
+pub use opens::Entry;
 pub use posix::PosixStore;
 pub use range_lock::RangeLock;
 
@@ -168,6 +170,28 @@ pub trait StoredFile: Send + Sync {
     /// Those of fcntl(2): `ENOLCK` and the like where the file system has no locks.
     fn lock(&self, range: Range<u64>, exclusive: bool) -> io::Result<RangeLock<'_>>;
 
+    /// Announces to other opens of the file, of any process, that this one may write without locks.
+    /// It does not block.
+    ///
+    /// # Errors
+    /// Those of fcntl(2): opens cannot tell each other anything there.
+    fn enter(&self) -> io::Result<Entry> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Takes the file for those who have entered at `place`, until [`StoredFile::leave`]. Returns
+    /// whether that went: false while others have entered, or one has the file. It does not block.
+    ///
+    /// # Errors
+    /// Those of fcntl(2).
+    fn claim(&self, place: u64) -> io::Result<bool> {
+        let _ = place;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Takes back what this open has announced, if anything.
+    fn leave(&self) {}
+
     /// The file's descriptor, if it has one that may be read and written directly (io_uring).
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
@@ -175,8 +199,8 @@ pub trait StoredFile: Send + Sync {
     fn file_system(&self) -> FileSystem;
 }
 
-/// Locks of data end here, bytes: what lies behind has a meaning of its own on NFS.
-pub(crate) const LOCKS_END: u64 = i64::MAX as u64 - 1;
+/// Locks of data end here, bytes: what lies behind has meanings of its own (`opens`, and on NFS).
+pub(crate) const LOCKS_END: u64 = opens::PLACES.start;
 
 /// Buffers that one vectored call takes at most (`IOV_MAX`).
 pub const VECTORED_MAX: usize = 1024;

@@ -2,7 +2,9 @@
 
 use super::mapped::{Candidate, Mapped};
 use super::range_lock::{RangeTable, Unlock};
-use super::{FileSystem, LOCKS_END, OpenMode, RangeLock, Store, StoredFile, VECTORED_MAX};
+use super::{
+    Entry, FileSystem, LOCKS_END, OpenMode, RangeLock, Store, StoredFile, VECTORED_MAX, opens,
+};
 use crate::error::{Error, Result};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -10,8 +12,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that one call transfers at most: what Linux cuts longer ones to (`MAX_RW_COUNT`).
 const CALL_MAX_BYTES: usize = 0x7fff_f000;
@@ -63,6 +65,7 @@ impl Store for PosixStore {
             mapped: Mapped::new(),
             locks: RangeTable::default(),
             process_locks: AtomicBool::new(false),
+            places: Mutex::new(Places::None),
         };
         if file_system == FileSystem::Nfs && can_read && mode.write {
             file.keep_writes_to_their_bytes();
@@ -87,9 +90,25 @@ struct PosixFile {
     locks: RangeTable,
     /// Locks belong to the process: the system refuses those of the open file.
     process_locks: AtomicBool,
+    /// Which places among the file's opens it has locked.
+    places: Mutex<Places>,
+}
+
+/// Locked places of [`opens`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Places {
+    None,
+    /// Its own.
+    One,
+    /// All but that of those who opened the file with it.
+    All,
 }
 
 impl PosixFile {
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn candidate(&self) -> Candidate<'_> {
         Candidate {
             fd: self.fd.as_fd(),
@@ -104,9 +123,11 @@ impl PosixFile {
     /// Locks of the open file (`F_OFD_SETLKW`) outlive the closing of another descriptor of the
     /// same file, which would end a process's locks.
     fn set_lock(&self, kind: i32, range: &Range<u64>) -> io::Result<()> {
-        let start = i64::try_from(range.start).map_err(|_| Errno::OVERFLOW)?;
-        // A length of 0 reaches to any end.
-        let len = i64::try_from(range.end).map_or(0, |end| end - start);
+        i64::try_from(range.start).map_err(|_| Errno::OVERFLOW)?;
+        // All behind is one byte, for places that only sparse files in memory have.
+        let start = range.start.min(LOCKS_END - 1);
+        let len = range.end.clamp(start + 1, LOCKS_END) - start;
+        let (start, len) = (start as i64, len as i64);
         let process_locks = self.process_locks.load(Ordering::Relaxed);
         let commands: &[i32] = match process_locks {
             false => &[libc::F_OFD_SETLKW, libc::F_SETLKW],
@@ -140,7 +161,7 @@ impl PosixFile {
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
         lock.l_type = libc::F_RDLCK as libc::c_short;
         lock.l_whence = libc::SEEK_SET as libc::c_short;
-        (lock.l_start, lock.l_len) = (LOCKS_END as i64, 1);
+        (lock.l_start, lock.l_len) = (i64::MAX - 1, 1);
         // SAFETY: the descriptor is open, and the call only reads the structure. Where there are no
         // locks, or another program has locked all of the file, it is as it was.
         unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
@@ -247,6 +268,31 @@ impl StoredFile for PosixFile {
             }
         }
         Ok(RangeLock::new(self, range))
+    }
+
+    fn enter(&self) -> io::Result<Entry> {
+        let mut places = self.places();
+        let entry = opens::enter(self.fd.as_fd())?;
+        if entry != Entry::Late {
+            *places = Places::One;
+        }
+        Ok(entry)
+    }
+
+    fn claim(&self, place: u64) -> io::Result<bool> {
+        let mut places = self.places();
+        if *places != Places::All && opens::claim(self.fd.as_fd(), place)? {
+            *places = Places::All;
+        }
+        Ok(*places == Places::All)
+    }
+
+    fn leave(&self) {
+        let mut places = self.places();
+        if *places != Places::None {
+            opens::leave(self.fd.as_fd());
+            *places = Places::None;
+        }
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

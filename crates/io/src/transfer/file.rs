@@ -167,3 +167,15 @@ pub fn lock(file: &dyn StoredFile, range: Range<u64>, exclusive: bool) -> Result
     uninterrupted(|| file.lock(range.clone(), exclusive))
         .map_err(|error| Error::at("lock", file.path(), start, len, error))
 }
+
+/// Locks what is written beside those who sieve. `None`: there are no locks, and so nobody sieves.
+///
+/// # Errors
+/// As for [`lock`].
+pub fn lock_write(file: &dyn StoredFile, range: Range<u64>) -> Result<Option<RangeLock<'_>>> {
+    match lock(file, range, true) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) if error.is_no_lock() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -10,7 +10,9 @@ mod file;
 mod sieve;
 mod vectored;
 
-pub use file::{allocate, len, lock, read_exact_or_end, refresh, set_len, sync, write_all};
+pub use file::{
+    allocate, len, lock, lock_write, read_exact_or_end, refresh, set_len, sync, write_all,
+};
 pub use vectored::{read_vectored_or_end, write_all_vectored};
 
 use crate::cost::{Cost, Strided};
@@ -80,7 +82,7 @@ impl Access {
             .transpose()
     }
 
-    /// Does each write take a lock?
+    /// Do writes take locks, one for the runs in a window?
     fn locks_each(&self) -> bool {
         self.lock_writes && !self.is_under_lock()
     }
@@ -158,10 +160,20 @@ pub fn write(
             other => return other.map(|()| buf.len()),
         }
     }
-    let mut done = 0;
+    // One lock serves as many runs as a window of a sieving write has.
+    let reach = match view.is_rising() {
+        true => access.write_buffer_bytes as u64,
+        false => 0,
+    };
+    let (mut done, mut lock, mut locked_to) = (0, None, 0);
     for run in view.runs(position, len) {
         let part = &buf[done..done + run.len as usize];
-        let _lock = lock_if(lock_each, file, run.offset, run.len)?;
+        let end = run.offset + run.len;
+        if lock_each && (lock.is_none() || reach == 0 || end > locked_to) {
+            drop(lock.take());
+            locked_to = end.max(span.end.min(run.offset.saturating_add(reach)));
+            lock = lock_write(file, run.offset..locked_to)?;
+        }
         write_all(file, part, run.offset)?;
         done += part.len();
     }
@@ -183,20 +195,16 @@ pub fn write_sieves(
     span.end - span.start != len && sieves_write(file, view, &span, len, access)
 }
 
-/// Locks a write if others may sieve. Where there are no locks, nobody sieves.
+/// Locks a write if others may sieve.
 fn lock_if(
     wanted: bool,
     file: &dyn StoredFile,
     offset: u64,
     len: u64,
 ) -> Result<Option<RangeLock<'_>>> {
-    if !wanted {
-        return Ok(None);
-    }
-    match lock(file, offset..offset.saturating_add(len), true) {
-        Ok(lock) => Ok(Some(lock)),
-        Err(error) if error.is_no_lock() => Ok(None),
-        Err(error) => Err(error),
+    match wanted {
+        true => lock_write(file, offset..offset.saturating_add(len)),
+        false => Ok(None),
     }
 }
 
@@ -245,7 +253,11 @@ fn sieves_write(
         Choice::Automatic => {
             let cost = Cost::of(file.file_system());
             let (data, windows) = strided(view, span, len, access.write_buffer_bytes);
-            cost.sieve_write(data, windows) < cost.write_runs(data, access.locks_each())
+            let locks = match access.locks_each() {
+                true => windows.min(data.runs),
+                false => 0.0,
+            };
+            cost.sieve_write(data, windows) < cost.write_runs(data, locks)
         }
     }
 }

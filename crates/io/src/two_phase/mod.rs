@@ -76,7 +76,7 @@ pub fn worth_it(ranges: &[RankRange], circumstances: Circumstances) -> bool {
         };
         // Sieving writes of interleaved ranges would wait for each other's locks.
         alone += match writes {
-            true => cost.write_runs(access, false),
+            true => cost.write_runs(access, 0.0),
             false => cost.read_runs(access).min(cost.sieve_read(access, 1.0)),
         };
         together += cost.two_phase(access, aggregators as f64, own_cores);

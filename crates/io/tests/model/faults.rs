@@ -174,7 +174,7 @@ fn writes_take_locks_where_others_sieve() {
     let contiguous = View::bytes();
     for (view, atomic, lock_writes, locks) in [
         (view(), false, false, 0),
-        (view(), false, true, 30),
+        (view(), false, true, 6),
         (view(), true, true, 1),
         (contiguous.clone(), false, false, 0),
         (contiguous.clone(), false, true, 1),

@@ -82,8 +82,8 @@ fn own_number() -> u64 {
 /// An intercommunicator with the process at the other end of the socket `fd`, which makes the same
 /// call (MPI_Comm_join). Blocks until it does.
 ///
-/// Errors: Arg if `fd` is no connected socket, or the other end is no process of Ferry; Comm on both
-/// ends if they are in one process.
+/// Errors: Arg if `fd` is no connected socket, or the other end is no process of Ferry; Comm on
+/// both ends if they are in one process.
 pub fn join(fd: RawFd) -> Result<Arc<Comm>> {
     let broken = |e: io::Error| err!(Arg, "fd {fd} cannot be used: {e}");
     // SAFETY: only asks; a descriptor that is not open is answered EBADF.

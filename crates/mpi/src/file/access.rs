@@ -1,5 +1,6 @@
 //! Independent reads and writes (MPI 5.0 §14.4.2 to §14.4.4).
 
+use super::sieve_exclusion::UnlockedWrite;
 use super::{File, FileView, Position, SieveExclusion};
 use crate::buffer::{message_len, run};
 use crate::pt2pt::{Buffer, PersistentBuffer};
@@ -31,7 +32,7 @@ pub(super) struct Transfer {
     /// Bytes in the file.
     pub bytes: u64,
     pub access: Access,
-    pub sieve_exclusion: SieveExclusion,
+    pub sieve_exclusion: Arc<SieveExclusion>,
 }
 
 impl File {
@@ -90,9 +91,7 @@ impl File {
             direction,
             memory: buffer.to_persistent(),
             stored: self.stored.clone(),
-            access: self
-                .hints()
-                .access(self.is_atomic(), self.sieve_exclusion.may_sieve()),
+            access: self.hints().access(self.is_atomic()),
             position: begin,
             bytes,
             view,
@@ -262,19 +261,39 @@ impl Transfer {
             Direction::Write => {
                 // SAFETY: the caller's promise.
                 let buf = unsafe { std::slice::from_raw_parts(at, len as usize) };
-                // Under a lock, sieving has been announced before.
-                let unlocked = (!access.locked).then(|| {
-                    let sieves = transfer::write_sieves(stored, view, position, len, access);
-                    self.sieve_exclusion.begin(sieves)
-                });
-                let access = Access {
-                    lock_writes: access.lock_writes || matches!(unlocked, Some(None)),
-                    ..*access
-                };
+                if access.locked {
+                    // Sieving has been announced before.
+                    return Ok(transfer::write(stored, view, position, buf, access)? as u64);
+                }
+                let (access, _until_written) = self.begin_write(position, len, access);
                 transfer::write(stored, view, position, buf, &access)
             }
         };
         done.map(|bytes| bytes as u64).map_err(Error::from)
+    }
+
+    /// Begins a write that is not under a lock: how it is made, and what lasts as long as it does.
+    fn begin_write(
+        &self,
+        position: u64,
+        len: u64,
+        access: &Access,
+    ) -> (Access, Option<UnlockedWrite>) {
+        let (stored, view) = (&*self.stored, &self.view.layout);
+        let exclusion = &self.sieve_exclusion;
+        let mut access = *access;
+        let mut sieves = transfer::write_sieves(stored, view, position, len, &access);
+        if sieves {
+            access = exclusion.permitted(stored, access);
+            sieves = access.sieve_writes != Choice::Never;
+        }
+        let unlocked = exclusion.begin(sieves);
+        access.lock_writes = unlocked.is_none();
+        if access.lock_writes && !sieves {
+            // A lock for each run makes sieving cheaper.
+            access = exclusion.permitted(stored, access);
+        }
+        (access, unlocked)
     }
 
     /// In atomic mode: one lock for the pieces of a transfer, which are not atomic by themselves
@@ -285,16 +304,16 @@ impl Transfer {
         }
         let span = self.view.layout.span(self.position, self.bytes);
         let exclusive = self.direction == Direction::Write;
-        let sieves = self.access.sieve_writes != Choice::Never;
-        if exclusive && sieves && !self.view.layout.is_contiguous() {
-            // Before the lock: this waits for writes, which may wait for the lock.
-            drop(self.sieve_exclusion.begin(true));
+        let mut access = self.access;
+        if exclusive && !self.view.layout.is_contiguous() {
+            access = self.sieve_exclusion.permitted(&*self.stored, access);
+            if access.sieve_writes != Choice::Never {
+                // Before the lock: this waits for writes, which may wait for the lock.
+                drop(self.sieve_exclusion.begin(true));
+            }
         }
         let lock = transfer::lock(&*self.stored, span, exclusive)?;
-        let access = Access {
-            locked: true,
-            ..self.access
-        };
+        access.locked = true;
         Ok((Some(lock), access))
     }
 

@@ -135,7 +135,7 @@ impl File {
         device::begin_outside_work();
         let ended = pending.clone();
         let t = &pending.transfer;
-        let one_run = t.view.layout.is_contiguous() && !t.access.atomic && !t.access.lock_writes;
+        let one_run = t.view.layout.is_contiguous() && !t.access.atomic;
         let unlocked = match t.direction {
             Direction::Read => Some(None),
             Direction::Write if one_run => t.sieve_exclusion.begin(false).map(Some),

@@ -108,17 +108,17 @@ impl Hints {
         Ok(())
     }
 
-    /// How independent transfers are made. Where nothing keeps sieving writes apart from those of
-    /// others (`may_sieve`), the program has to ask for them, and all writes are locked then.
-    pub fn access(&self, atomic: bool, may_sieve: bool) -> Access {
-        let sieve_writes = match self.ds_write {
-            Choice::Automatic if !may_sieve => Choice::Never,
-            choice => choice,
-        };
+    /// Are writes to be sieved wherever they can be?
+    pub fn asks_for_sieving_writes(&self) -> bool {
+        self.ds_write == Choice::Always
+    }
+
+    /// How independent transfers are made.
+    pub fn access(&self, atomic: bool) -> Access {
         Access {
             sieve_reads: self.ds_read,
-            sieve_writes,
-            lock_writes: !may_sieve && sieve_writes == Choice::Always,
+            sieve_writes: self.ds_write,
+            lock_writes: false,
             read_buffer_bytes: self.read_buffer_bytes as usize,
             write_buffer_bytes: self.write_buffer_bytes as usize,
             atomic,
@@ -217,7 +217,7 @@ impl File {
     pub fn set_info(&self, info: Result<Option<&Info>>) -> Result<()> {
         let mut new = self.hints().clone();
         super::agree::on_success(&self.comm, info.and_then(|info| new.set(info)))?;
-        *self.hints() = new;
+        self.set_hints(new);
         Ok(())
     }
 }

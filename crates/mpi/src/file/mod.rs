@@ -68,7 +68,7 @@ pub struct File {
     /// The individual file pointer, in etypes of the view.
     position: Mutex<u64>,
     shared: SharedPointer,
-    sieve_exclusion: SieveExclusion,
+    sieve_exclusion: Arc<SieveExclusion>,
     atomic: AtomicBool,
     hints: Mutex<hints::Hints>,
     split: Mutex<Option<split::ActiveSplit>>,
@@ -119,6 +119,12 @@ impl File {
 
     fn hints(&self) -> MutexGuard<'_, hints::Hints> {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_hints(&self, hints: hints::Hints) {
+        self.sieve_exclusion
+            .set_asked(hints.asks_for_sieving_writes());
+        *self.hints() = hints;
     }
 
     /// What a wait within a call on the file shows in mpiexec's report of a hang.

@@ -9,6 +9,7 @@
 use super::agree::{self, failure_of, put_failure};
 use super::hints::Hints;
 use super::shared::{PointerPlacement, SharedPointer};
+use super::sieve_exclusion::{OtherOpens, SieveExclusion};
 use super::{File, FileView, RankViews};
 use crate::comm::agree::{Agreement, Reader, put_u64};
 use crate::process::process;
@@ -106,6 +107,7 @@ pub fn default_errhandler() -> &'static ErrhandlerSlot {
 struct FirstOpen {
     context: crate::device::ContextId,
     shared: PointerPlacement,
+    others: OtherOpens,
     bytes: u64,
     stored: Option<Arc<dyn StoredFile>>,
 }
@@ -183,6 +185,10 @@ impl Opening {
                     put_u64(&mut told, process().new_context().0);
                     put_u64(&mut told, bytes);
                     SharedPointer::announce(comm).put(&mut told);
+                    match stored.can_write() {
+                        true => OtherOpens::enter(&*stored).put(&mut told),
+                        false => OtherOpens::Unknown.put(&mut told),
+                    }
                     own = Some(Ok(stored));
                 }
                 Err(e) => {
@@ -207,6 +213,7 @@ impl Opening {
             context,
             bytes,
             shared: PointerPlacement::read(&mut reader)?,
+            others: OtherOpens::read(&mut reader)?,
             stored,
         })
     }
@@ -270,6 +277,8 @@ impl File {
         }
         let (stored, shared) = (mine?, shared?);
         let Opening { path, mode, hints } = opening;
+        let sieve_exclusion = SieveExclusion::new(shared.ranks(comm.rank()), first.others);
+        sieve_exclusion.set_asked(hints.asks_for_sieving_writes());
         Ok(Arc::new(File {
             identity: Identity::none(),
             errhandler: default_errhandler().clone(),
@@ -280,7 +289,7 @@ impl File {
             view: RwLock::new(Arc::new(FileView::bytes())),
             plain_view: AtomicU64::new(1),
             position: Mutex::new(first.bytes),
-            sieve_exclusion: shared.sieve_exclusion(comm.rank()),
+            sieve_exclusion: Arc::new(sieve_exclusion),
             shared,
             atomic: AtomicBool::new(false),
             hints: Mutex::new(hints),
@@ -313,6 +322,7 @@ impl File {
             }
             Ok(())
         });
+        self.stored.leave();
         self.shared.release();
         let _ = self.comm.free();
         closed

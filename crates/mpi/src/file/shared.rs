@@ -4,7 +4,7 @@
 //! in a window whose keeper is rank 0: whoever moves the pointer needs no lock file, but waits
 //! until rank 0 makes progress.
 
-use super::sieve_exclusion::{SieveExclusion, WritesInFlight};
+use super::sieve_exclusion::{Ranks, WritesInFlight};
 use crate::comm::agree::{Reader, put_u64};
 use crate::device::{self, Mapping, SharedRange};
 use crate::process::process;
@@ -21,8 +21,9 @@ const POINTER_BYTES: usize = 8;
 /// Bytes from one part of the shared memory to the next: a cache line.
 const LINE_BYTES: usize = 64;
 
-/// What the ranks of a file share on their node: the pointer, the flag that somebody has sieved,
-/// and for each rank the number of its writes under way, each in a cache line. Zeros at first.
+/// What the ranks of a file share on their node: the pointer, the flags that somebody has sieved
+/// and that the file is claimed, and for each rank the number of its writes under way, each in a
+/// cache line. Zeros at first.
 pub(super) struct NodeState {
     memory: Memory,
     ranks: u32,
@@ -67,6 +68,13 @@ impl NodeState {
     pub fn sieved(&self) -> &AtomicU32 {
         // SAFETY: as above.
         unsafe { &*self.line(1).cast() }
+    }
+
+    /// Not 0: the file is claimed for its ranks.
+    pub fn claimed(&self) -> &AtomicU32 {
+        let after_sieved = self.line(1).wrapping_add(size_of::<AtomicU32>());
+        // SAFETY: the line has this second word, which only atomics access.
+        unsafe { &*after_sieved.cast() }
     }
 
     /// Each rank's writes under way.
@@ -191,14 +199,12 @@ impl SharedPointer {
         !matches!(self, SharedPointer::InWindow(_))
     }
 
-    /// How the ranks keep sieving writes apart from others. `rank` is this rank.
-    pub fn sieve_exclusion(&self, rank: u32) -> SieveExclusion {
+    /// The ranks of the file, as sieving writes see them. `rank` is this rank.
+    pub fn ranks(&self, rank: u32) -> Ranks {
         match self {
-            SharedPointer::Own(_) if process().size == 1 => SieveExclusion::OneRank,
-            SharedPointer::OnNode(state, _) => SieveExclusion::OnNode(state.clone(), rank),
-            // Opens of the same file by other ranks are not known here. What they write beside this
-            // rank's data conflicts with nothing (MPI 5.0 §14.6.1) and must not be lost.
-            SharedPointer::Own(_) | SharedPointer::InWindow(_) => SieveExclusion::Apart,
+            SharedPointer::Own(_) => Ranks::One,
+            SharedPointer::OnNode(state, _) => Ranks::OnNode(state.clone(), rank),
+            SharedPointer::InWindow(_) => Ranks::Apart,
         }
     }
 

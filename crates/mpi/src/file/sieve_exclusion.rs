@@ -3,26 +3,72 @@
 //! A sieving write reads a range of the file, changes its own pieces of it, and writes the range
 //! back. What others write between the pieces in the meantime would be lost, so that all of them
 //! have to lock what they write. They do, from the first sieving write of any rank on: before it,
-//! its rank raises a flag in the node's memory and waits until the writes that are under way have
-//! ended. Files that nobody sieves are written without locks.
+//! its rank claims the file for the ranks that have opened it together ([`Entry`]), raises a flag
+//! in the node's memory and waits until the writes that are under way have ended. Where the claim
+//! fails, nobody sieves. Files that nobody sieves are written without locks.
 
 use super::shared::NodeState;
-use ferry_io::store::StoredFile;
-use ferry_io::transfer;
+use crate::comm::agree::{Reader, put_u64};
+use ferry_io::store::{Entry, StoredFile};
+use ferry_io::transfer::{self, Access, Choice};
 use rustix::thread::futex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// How the ranks of a file keep sieving writes apart from others.
-#[derive(Clone)]
-pub(super) enum SieveExclusion {
-    /// There is one rank, which is alone in its job.
-    OneRank,
-    /// By the node's memory. The number is this rank's.
+/// How a file keeps sieving writes apart from others.
+pub(super) struct SieveExclusion {
+    ranks: Ranks,
+    opens: OtherOpens,
+    /// Each write is made under a lock.
+    locks_all: AtomicBool,
+}
+
+/// The ranks that have opened the file together.
+pub(super) enum Ranks {
+    /// There is one.
+    One,
+    /// They know of each other by the node's memory. The number is this rank's.
     OnNode(Arc<NodeState>, u32),
-    /// Not at all: the ranks share no memory, or one rank has opened the file by itself, as others
-    /// may have. They sieve only if a hint says so on all of them.
+    /// They share no memory. They sieve only if a hint says so on all of them.
     Apart,
+}
+
+/// What is known of other opens of the same file: by other communicators and in other jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum OtherOpens {
+    /// Rank 0 has entered the file.
+    Entered(Entry),
+    /// There are no locks, or no writes.
+    Unknown,
+}
+
+impl OtherOpens {
+    /// Enters a file that will be written. For rank 0.
+    pub fn enter(stored: &dyn StoredFile) -> OtherOpens {
+        match stored.enter() {
+            Ok(entry) => OtherOpens::Entered(entry),
+            Err(_) => OtherOpens::Unknown,
+        }
+    }
+
+    pub fn put(self, out: &mut Vec<u8>) {
+        let (kind, place) = match self {
+            OtherOpens::Unknown => (0, 0),
+            OtherOpens::Entered(Entry::Late) => (1, 0),
+            OtherOpens::Entered(Entry::At(place)) => (2, place),
+        };
+        put_u64(out, kind);
+        put_u64(out, place);
+    }
+
+    pub fn read(reader: &mut Reader<'_>) -> crate::Result<OtherOpens> {
+        let (kind, place) = (reader.u64()?, reader.u64()?);
+        Ok(match kind {
+            0 => OtherOpens::Unknown,
+            1 => OtherOpens::Entered(Entry::Late),
+            _ => OtherOpens::Entered(Entry::At(place)),
+        })
+    }
 }
 
 /// A rank's writes that are under way, in a cache line of their own. Zeros: none are.
@@ -34,21 +80,70 @@ pub(super) struct WritesInFlight(AtomicU32);
 pub(super) struct UnlockedWrite(Option<(Arc<NodeState>, u32)>);
 
 impl SieveExclusion {
-    /// May this rank sieve without being asked to?
-    pub fn may_sieve(&self) -> bool {
-        !matches!(self, SieveExclusion::Apart)
+    pub fn new(ranks: Ranks, opens: OtherOpens) -> SieveExclusion {
+        SieveExclusion {
+            locks_all: AtomicBool::new(opens == OtherOpens::Entered(Entry::Late)),
+            ranks,
+            opens,
+        }
+    }
+
+    /// Sets whether the program asks for sieving writes, wherever it has opened the file. All
+    /// writes are locked then.
+    pub fn set_asked(&self, asked: bool) {
+        let late = self.opens == OtherOpens::Entered(Entry::Late);
+        self.locks_all.store(asked || late, Ordering::Relaxed);
+    }
+
+    /// Takes the file for the ranks that have opened it together, if nobody else has it open. On
+    /// one node; between nodes, ranks would shut each other out.
+    fn claim(&self, stored: &dyn StoredFile) -> bool {
+        let OtherOpens::Entered(Entry::At(place)) = self.opens else {
+            return false;
+        };
+        match &self.ranks {
+            Ranks::One => stored.claim(place).unwrap_or(false),
+            Ranks::OnNode(state, _) => {
+                let claimed = state.claimed();
+                if claimed.load(Ordering::Acquire) != 0 {
+                    return true;
+                }
+                let got = stored.claim(place).unwrap_or(false);
+                if got {
+                    claimed.store(1, Ordering::Release);
+                }
+                got
+            }
+            Ranks::Apart => false,
+        }
+    }
+
+    /// How a write is made that would sieve by `access`: without sieving where it cannot be kept
+    /// apart from others' writes, unless the program asks for it.
+    pub fn permitted(&self, stored: &dyn StoredFile, access: Access) -> Access {
+        let claimed = access.sieve_writes != Choice::Never && self.claim(stored);
+        match access.sieve_writes {
+            Choice::Automatic if !claimed => Access {
+                sieve_writes: Choice::Never,
+                ..access
+            },
+            _ => access,
+        }
     }
 
     /// Begins a write, which `sieves` or not. `None`: it has to be made under a lock. Blocks while
     /// the first sieving write waits for others.
     pub fn begin(&self, sieves: bool) -> Option<UnlockedWrite> {
-        let SieveExclusion::OnNode(state, rank) = self else {
-            return Some(UnlockedWrite(None));
-        };
-        if sieves {
+        if let (true, Ranks::OnNode(state, _)) = (sieves, &self.ranks) {
             state.begin_sieving();
             return None;
         }
+        if self.locks_all.load(Ordering::Relaxed) {
+            return None;
+        }
+        let Ranks::OnNode(state, rank) = &self.ranks else {
+            return Some(UnlockedWrite(None));
+        };
         let begun = state.begin_write(*rank);
         begun.then(|| UnlockedWrite(Some((state.clone(), *rank))))
     }
@@ -56,7 +151,10 @@ impl SieveExclusion {
     /// Writes one run, under a lock if somebody sieves. Blocks.
     #[inline(always)]
     pub fn write(&self, file: &dyn StoredFile, data: &[u8], offset: u64) -> ferry_io::Result<()> {
-        let SieveExclusion::OnNode(state, rank) = self else {
+        if self.locks_all.load(Ordering::Relaxed) {
+            return write_locked(file, data, offset);
+        }
+        let Ranks::OnNode(state, rank) = &self.ranks else {
             return transfer::write_all(file, data, offset);
         };
         if !state.begin_write(*rank) {
@@ -70,8 +168,8 @@ impl SieveExclusion {
 
 #[cold]
 fn write_locked(file: &dyn StoredFile, data: &[u8], offset: u64) -> ferry_io::Result<()> {
-    let end = offset + data.len() as u64;
-    let _lock = transfer::lock(file, offset..end, true)?;
+    let end = offset.saturating_add(data.len() as u64);
+    let _lock = transfer::lock_write(file, offset..end)?;
     transfer::write_all(file, data, offset)
 }
 
@@ -138,17 +236,18 @@ fn wake(count: &AtomicU32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicBool;
 
-    fn exclusions(ranks: u32) -> Vec<SieveExclusion> {
+    const PLACE: OtherOpens = OtherOpens::Entered(Entry::At(7));
+
+    fn exclusions(ranks: u32) -> (Arc<NodeState>, Vec<SieveExclusion>) {
         let state = Arc::new(NodeState::of_threads(ranks));
-        let exclusion = |rank| SieveExclusion::OnNode(state.clone(), rank);
-        (0..ranks).map(exclusion).collect()
+        let exclusion = |rank| SieveExclusion::new(Ranks::OnNode(state.clone(), rank), PLACE);
+        (state.clone(), (0..ranks).map(exclusion).collect())
     }
 
     #[test]
     fn nobody_writes_without_a_lock_once_one_sieves() {
-        let exclusions = exclusions(2);
+        let (state, exclusions) = exclusions(2);
         assert!(exclusions[0].begin(false).is_some());
         let before = exclusions[0].begin(false);
         let sieves = AtomicBool::new(false);
@@ -157,7 +256,7 @@ mod tests {
                 assert!(exclusions[1].begin(true).is_none());
                 sieves.store(true, Ordering::SeqCst);
             });
-            while !matches!(&exclusions[0], SieveExclusion::OnNode(state, _) if state.is_sieved()) {
+            while !state.is_sieved() {
                 std::thread::yield_now();
             }
             assert!(
@@ -172,10 +271,25 @@ mod tests {
     }
 
     #[test]
-    fn alone_nothing_is_locked() {
-        assert!(
-            SieveExclusion::OneRank.begin(true).is_some() && SieveExclusion::OneRank.may_sieve()
-        );
-        assert!(!SieveExclusion::Apart.may_sieve());
+    fn who_is_late_locks_all() {
+        let of = |opens| SieveExclusion::new(Ranks::One, opens);
+        let late = of(OtherOpens::Entered(Entry::Late));
+        assert!(of(PLACE).begin(true).is_some() && late.begin(false).is_none());
+        late.set_asked(false);
+        assert!(late.begin(false).is_none());
+        let asked = of(OtherOpens::Unknown);
+        assert!(asked.begin(false).is_some());
+        asked.set_asked(true);
+        assert!(asked.begin(false).is_none());
+    }
+
+    #[test]
+    fn what_rank_0_knows_of_others_is_read() {
+        let late = OtherOpens::Entered(Entry::Late);
+        for opens in [OtherOpens::Unknown, late, PLACE] {
+            let mut bytes = Vec::new();
+            opens.put(&mut bytes);
+            assert_eq!(OtherOpens::read(&mut Reader(&bytes)).unwrap(), opens);
+        }
     }
 }

@@ -197,7 +197,7 @@ impl File {
         self.plain_view.store(view.plain(), Ordering::Relaxed);
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
         *self.position.lock().unwrap_or_else(PoisonError::into_inner) = 0;
-        *self.hints() = hints;
+        self.set_hints(hints);
         self.forget_rank_views();
         Ok(())
     }

@@ -25,7 +25,7 @@ pub(super) struct Piece {
 pub(super) struct Window {
     direction: Direction,
     stored: Arc<dyn StoredFile>,
-    sieve_exclusion: SieveExclusion,
+    sieve_exclusion: Arc<SieveExclusion>,
     /// The byte of the file where it begins.
     start: u64,
     /// Its bytes, and room for more.
@@ -53,7 +53,7 @@ unsafe impl Send for PieceLayout {}
 impl Window {
     pub fn new(
         stored: &Arc<dyn StoredFile>,
-        sieve_exclusion: &SieveExclusion,
+        sieve_exclusion: &Arc<SieveExclusion>,
         direction: Direction,
     ) -> Window {
         Window {
@@ -239,6 +239,7 @@ impl device::Layout for PieceLayout {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::sieve_exclusion::{OtherOpens, Ranks};
     use super::*;
     use crate::Datatype;
     use device::Layout;
@@ -250,6 +251,10 @@ mod tests {
     fn view(first: u64, of: i64) -> View {
         let byte = Datatype::basic(Basic::Byte);
         View::new(first, 1, &Datatype::resized(0, of, byte).unwrap()).unwrap()
+    }
+
+    fn alone() -> Arc<SieveExclusion> {
+        Arc::new(SieveExclusion::new(Ranks::One, OtherOpens::Unknown))
     }
 
     fn piece(first: u64, of: i64, data: Range<u64>) -> Piece {
@@ -264,7 +269,7 @@ mod tests {
         let store = MemoryStore::default();
         let file = store.open(Path::new("x"), &OpenMode::CREATE).unwrap();
         transfer::write_all(&*file, &[b'.'; 12], 0).unwrap();
-        let mut window = Window::new(&file, &SieveExclusion::OneRank, Direction::Write);
+        let mut window = Window::new(&file, &alone(), Direction::Write);
         window.place(vec![piece(0, 4, 0..3), piece(1, 4, 0..3)]);
         window.put(0, b"abc");
         let (scattered, bytes) = window.scattered(1);
@@ -276,7 +281,7 @@ mod tests {
         let mut all = [0; 12];
         transfer::read_exact_or_end(&*file, &mut all, 0).unwrap();
         assert_eq!(&all, b"ax..by..cz..");
-        let mut window = Window::new(&file, &SieveExclusion::OneRank, Direction::Read);
+        let mut window = Window::new(&file, &alone(), Direction::Read);
         window.place(vec![piece(0, 4, 1..3), piece(1, 4, 0..3)]);
         window.transfer();
         let mut two = [0; 2];
@@ -295,7 +300,7 @@ mod tests {
         let store = MemoryStore::default();
         let file = store.open(Path::new("x"), &OpenMode::CREATE).unwrap();
         transfer::write_all(&*file, b"abc", 0).unwrap();
-        let mut window = Window::new(&file, &SieveExclusion::OneRank, Direction::Read);
+        let mut window = Window::new(&file, &alone(), Direction::Read);
         window.place(vec![piece(0, 1, 0..5)]);
         window.transfer();
         let e = window.result.unwrap_err();
