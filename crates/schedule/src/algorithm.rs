@@ -150,7 +150,7 @@ impl Kind {
             Kind::Gather | Kind::Scatter => &[Flat, Binomial],
             Kind::Allgather => &[Doubling, Bruck, Ring, GatherBcast, Hierarchical],
             Kind::Allgatherv => &[Bruck, Ring],
-            Kind::Alltoall => &[Bruck, Spread, Pairwise],
+            Kind::Alltoall => &[Bruck, Spread, Pairwise, Hierarchical],
             Kind::ReduceScatter => &[Halving, Pairwise, ReduceScatter, Hierarchical],
             Kind::Scan => &[Doubling, Chain, Hierarchical],
         }

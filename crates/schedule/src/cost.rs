@@ -31,6 +31,8 @@ pub struct Cost {
     pub reduce_byte_s: f64,
     /// Seconds to copy a byte within a rank.
     pub copy_byte_s: f64,
+    /// Seconds that a copy takes beside its bytes.
+    pub copy_s: f64,
     /// Cores that the ranks share. At least the number of ranks if each has its own.
     pub cores: u32,
     /// Bytes of a segment in pipelined algorithms (chain, binary tree).
@@ -58,6 +60,7 @@ impl Cost {
             link_message_s: 0.,
             reduce_byte_s: 4.0e-11,
             copy_byte_s: 4.0e-11,
+            copy_s: 2.5e-8,
             cores: if cores == 0 { 1 } else { cores },
             segment_bytes: 64 << 10,
             window_peers: 32,
@@ -95,18 +98,22 @@ impl Cost {
 
     /// Seconds of a collective of `n` ranks: of the longest chain of messages, of all ranks' work,
     /// and of what crosses a node's link.
-    fn seconds(&self, n: f64, path: Load, work: Load, crossing: Crossing) -> f64 {
+    pub(crate) fn seconds(&self, n: f64, path: Load, work: Load, crossing: Crossing) -> f64 {
         let large = |l: Load| l.bytes > l.count * f64::from(self.eager_max_bytes);
         let extra = |l: Load| if large(l) { self.rendezvous_s } else { 0. };
         let crossing_s =
             (crossing.messages * self.link_message_s).max(crossing.bytes * self.byte_s);
-        let volume_s = self.volume(path).max(crossing_s);
-        let alone = path.messages * (self.latency_s + extra(path)) + volume_s;
+        let messages_s = path.messages * (self.latency_s + extra(path));
+        let alone = match crossing.overlaps {
+            true => (messages_s + self.volume(path)).max(self.latency_s + crossing_s),
+            false => messages_s + self.volume(path).max(crossing_s),
+        };
         let together = work.messages * (self.overhead_s + extra(work)) + self.volume(work);
         alone.max(together / f64::from(self.cores).min(n))
     }
     fn volume(&self, l: Load) -> f64 {
-        l.bytes * self.byte_s + l.reduced * self.reduce_byte_s + l.copied * self.copy_byte_s
+        let copy_s = l.copied * self.copy_byte_s + l.copies * self.copy_s;
+        l.bytes * self.byte_s + l.reduced * self.reduce_byte_s + copy_s
     }
 }
 
@@ -118,20 +125,29 @@ impl Default for Cost {
 
 /// Messages and bytes: of the longest chain, or of all ranks together.
 #[derive(Clone, Copy, Default)]
-struct Load {
+pub(crate) struct Load {
     /// Messages, in latencies: some that follow each other cost less than one each.
-    messages: f64,
+    pub(crate) messages: f64,
     /// How many these are.
-    count: f64,
-    bytes: f64,
-    reduced: f64,
-    copied: f64,
+    pub(crate) count: f64,
+    pub(crate) bytes: f64,
+    /// Bytes that are reduced.
+    pub(crate) reduced: f64,
+    /// Bytes that are copied within a rank.
+    pub(crate) copied: f64,
+    /// How many copies these are, where there are many.
+    pub(crate) copies: f64,
 }
 
 impl Load {
     /// The same load, of so many messages.
     fn with_count(self, count: f64) -> Load {
         Load { count, ..self }
+    }
+
+    /// The same load, with so many copies.
+    fn with_copies(self, copies: f64) -> Load {
+        Load { copies, ..self }
     }
 }
 
@@ -169,9 +185,10 @@ impl Problem {
                     self.commutes
                 }
                 (Kind::ReduceScatter, Pairwise) => self.commutes,
-                (Kind::Scan | Kind::Allgather | Kind::ReduceScatter, Hierarchical) => {
-                    self.nodes.is_some_and(|nodes| nodes.consecutive)
-                }
+                (
+                    Kind::Scan | Kind::Allgather | Kind::Alltoall | Kind::ReduceScatter,
+                    Hierarchical,
+                ) => self.nodes.is_some_and(|nodes| nodes.consecutive),
                 (_, Hierarchical) => {
                     let has_order = |nodes: NodeShape| self.commutes || nodes.consecutive;
                     self.nodes.is_some_and(has_order)
@@ -205,6 +222,7 @@ impl Problem {
             bytes,
             reduced,
             copied,
+            copies: 0.,
         };
         let (path, work) = match (self.kind, algorithm) {
             (Kind::Barrier, Dissemination) => {
@@ -359,14 +377,11 @@ impl Problem {
 
             (Kind::Alltoall, Bruck) => {
                 let hop = n / 2. * m;
+                let copied = 2. * n * m + 2. * rounds * hop;
+                let copies = (2. + rounds) * n;
                 (
-                    load(rounds, rounds * hop, 0., 2. * n * m + 2. * rounds * hop),
-                    load(
-                        n * rounds,
-                        n * rounds * hop,
-                        0.,
-                        n * (2. * n * m + 2. * rounds * hop),
-                    ),
+                    load(rounds, rounds * hop, 0., copied).with_copies(copies),
+                    load(n * rounds, n * rounds * hop, 0., n * copied).with_copies(n * copies),
                 )
             }
             // Rounds overlap, so they cost overhead rather than latency.

@@ -13,6 +13,7 @@ use crate::reduce::{self, Operand};
 use crate::reduce_scatter::{self, Shares};
 use crate::step::{Builder, Piece, Region, Team};
 use crate::{allreduce, alltoall, barrier, bcast, scan};
+use std::ops::Range;
 
 /// Appends the steps of rank `view.team.rank` to `b`, and names the algorithm there if there was a
 /// choice.
@@ -329,19 +330,34 @@ impl<'a> Planner<'a> {
         if block.bytes == 0 {
             return;
         }
-        let inn = |r: u32| Piece::recv(i64::from(r) * block.recv, block.recv);
-        let out = |r: u32| Piece::send(i64::from(r) * block.send, block.send);
-        let out: alltoall::BlockOf = if in_place { &inn } else { &out };
-        match self.choose(block.bytes, true) {
+        let blocks = |region, units: i64| {
+            move |ranks: Range<u32>| {
+                let (start, count) = (i64::from(ranks.start), ranks.len() as i64);
+                Piece::new(region, start * units, count * units)
+            }
+        };
+        let all_in = blocks(Region::Recv, block.recv);
+        let all_out = match in_place {
+            true => blocks(Region::Recv, block.recv),
+            false => blocks(Region::Send, block.send),
+        };
+        let inn = |r: u32| all_in(r..r + 1);
+        let out = |r: u32| all_out(r..r + 1);
+        let window = self.cost.window_peers;
+        let algorithm = self.choose(block.bytes, true);
+        if let Some(levels) = self.levels(algorithm) {
+            return levels.alltoall(self.b, &all_out, &all_in, block.bytes, window);
+        }
+        match algorithm {
             // Bruck's first step copies all blocks out of the buffer, so it also works in
             // place.
-            Algorithm::Bruck => alltoall::bruck(self.b, t, out, &inn, block.bytes),
+            Algorithm::Bruck => alltoall::bruck(self.b, t, &out, &inn, block.bytes),
             _ if in_place => {
                 self.chosen = None;
                 alltoall::in_place(self.b, t, &inn, &|_| block.bytes);
             }
-            Algorithm::Pairwise => alltoall::pairwise(self.b, t, out, &inn),
-            _ => alltoall::spread(self.b, t, out, &inn, self.cost.window_peers),
+            Algorithm::Pairwise => alltoall::pairwise(self.b, t, &out, &inn),
+            _ => alltoall::spread(self.b, t, &out, &inn, window),
         }
     }
 

@@ -3,7 +3,8 @@
 
 use crate::algorithm::{Algorithm, Kind};
 use crate::allgather::REVERSED_MIN_BYTES;
-use crate::cost::{Cost, Problem};
+use crate::cost::{Cost, Load, Problem};
+use crate::node_map::NodeShape;
 
 /// What crosses the link of a node, from all its ranks, one after the other. Nothing where only one
 /// rank of a node sends at a time: then the chain of messages counts it.
@@ -11,6 +12,9 @@ use crate::cost::{Cost, Problem};
 pub(crate) struct Crossing {
     pub(crate) messages: f64,
     pub(crate) bytes: f64,
+    /// Ranks do not wait for each other between their messages: while one has overhead, the link
+    /// carries what others have sent.
+    pub(crate) overlaps: bool,
 }
 
 impl Problem {
@@ -28,6 +32,7 @@ impl Problem {
         let each = |messages: f64, bytes: f64| Crossing {
             messages: per_node * messages,
             bytes: per_node * bytes,
+            overlaps: self.kind == Kind::Alltoall && algorithm != Bruck,
         };
         match (self.kind, algorithm) {
             (Kind::Barrier, Dissemination) => each(rounds, 0.),
@@ -59,7 +64,7 @@ impl Problem {
         let saved = 1. - within.latency_s / between.latency_s;
         let (n, nodes) = (f64::from(self.ranks), f64::from(shape.nodes));
         // Rounds between ranks 1, 2, 4, … apart stay within nodes of such sizes.
-        let near = match shape.equal && shape.largest.is_power_of_two() {
+        let near = match shape.is_equal() && shape.largest.is_power_of_two() {
             true => f64::from(shape.largest).log2(),
             false => 0.,
         };
@@ -84,6 +89,9 @@ impl Problem {
             return f64::INFINITY;
         };
         let within = Cost::shared_memory(shape.largest, u32::MAX);
+        if self.kind == Kind::Alltoall {
+            return self.hierarchical_alltoall_seconds(shape, &within, between);
+        }
         let level = |kind, ranks, bytes, cost: &Cost| {
             let level = Problem {
                 kind,
@@ -108,5 +116,40 @@ impl Problem {
                 }
                 _ => intranode(Kind::Reduce, self.bytes) + bcast(),
             }
+    }
+
+    /// Seconds of an all-to-all in two levels: a leader gathers, exchanges with its range of nodes,
+    /// and spreads.
+    fn hierarchical_alltoall_seconds(
+        &self,
+        shape: NodeShape,
+        within: &Cost,
+        between: &Cost,
+    ) -> f64 {
+        let leaders = f64::from(shape.alltoall_leaders());
+        let (members, nodes) = (f64::from(shape.largest), f64::from(shape.nodes));
+        let m = self.bytes as f64;
+        let blocks = members * f64::from(self.ranks) / leaders;
+        // Messages that do not wait for each other.
+        let phase = |cost: &Cost, messages: f64, copies: f64, crossing| {
+            let path = Load {
+                messages: 1. + (messages - 1.).max(0.) * cost.overhead_s / cost.latency_s,
+                count: messages,
+                bytes: blocks * m,
+                copies,
+                copied: blocks * m,
+                ..Load::default()
+            };
+            cost.seconds(1., path, Load::default(), crossing)
+        };
+        let all = Crossing {
+            messages: nodes,
+            bytes: members * f64::from(self.ranks) * m,
+            overlaps: false,
+        };
+        let on_node = (members - 1.).max(leaders);
+        phase(within, on_node, leaders, Crossing::default())
+            + phase(between, nodes / leaders, blocks / members, all)
+            + phase(within, on_node, blocks, Crossing::default())
     }
 }

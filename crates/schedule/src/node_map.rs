@@ -8,10 +8,31 @@ pub struct NodeShape {
     pub nodes: u32,
     /// Ranks on the node that has most.
     pub largest: u32,
+    /// Ranks on the node that has fewest.
+    pub smallest: u32,
     /// The ranks of each node follow each other.
     pub consecutive: bool,
+}
+
+/// Blocks that a leader of an all-to-all in two levels handles before another one pays, and nodes
+/// with which it exchanges. Choices: a block costs a copy or two, a node a message.
+const BLOCKS_PER_LEADER: u64 = 128;
+const NODES_PER_LEADER: u32 = 2;
+
+impl NodeShape {
     /// All nodes have as many ranks.
-    pub equal: bool,
+    pub(crate) fn is_equal(&self) -> bool {
+        self.smallest == self.largest
+    }
+
+    /// How many ranks of each node exchange blocks with other nodes in an all-to-all in two levels.
+    pub(crate) fn alltoall_leaders(&self) -> u32 {
+        let largest = u64::from(self.largest);
+        let blocks = largest * largest * u64::from(self.nodes);
+        let wanted = blocks.div_ceil(BLOCKS_PER_LEADER);
+        let wanted = wanted.max(u64::from(self.nodes / NODES_PER_LEADER));
+        wanted.min(u64::from(self.nodes.min(self.smallest))) as u32
+    }
 }
 
 /// The nodes of a communicator's ranks. There are at least two, and one has several ranks. Nodes
@@ -62,8 +83,8 @@ impl NodeMap {
             shape: NodeShape {
                 nodes: first.len() as u32,
                 largest,
+                smallest: ranks_on.iter().copied().min().unwrap_or(0),
                 consecutive,
-                equal: ranks_on.iter().all(|&n| n == largest),
             },
             first,
             node_of,
@@ -133,7 +154,7 @@ mod tests {
         let map = map(&[7, 7, 7, 2, 4, 4]).unwrap();
         assert_eq!(map.first_ranks(), [0, 3, 4]);
         assert!(map.node_of.is_empty());
-        assert!(map.shape.consecutive && !map.shape.equal);
+        assert!(map.shape.consecutive && !map.shape.is_equal());
         assert_eq!((map.shape.nodes, map.shape.largest), (3, 3));
         let nodes: Vec<u32> = (0..6).map(|r| map.node_of(r)).collect();
         assert_eq!(nodes, [0, 0, 0, 1, 2, 2]);
@@ -144,7 +165,7 @@ mod tests {
     #[test]
     fn ranks_in_turns_are_found() {
         let map = map(&[1, 0, 1, 0]).unwrap();
-        assert!(!map.shape.consecutive && map.shape.equal);
+        assert!(!map.shape.consecutive && map.shape.is_equal());
         assert_eq!(map.first_ranks(), [0, 1]);
         assert_eq!((map.node_of(2), map.node_of(3)), (0, 1));
         assert_eq!(map.ranks_of(1), [1, 3]);

@@ -115,7 +115,7 @@ impl Program {
             for step in steps {
                 started.push(count);
                 let op = program.ops.len();
-                let work = |bytes: u64, byte_s: f64| Op::Work(picoseconds(bytes as f64 * byte_s));
+                let work = |seconds: f64| Op::Work(picoseconds(seconds));
                 let next = match step {
                     Step::Send {
                         peer: Peer::Local(to) | Peer::Remote(to),
@@ -150,8 +150,10 @@ impl Program {
                     Step::Await { before } => {
                         Op::Await(started.get(before as usize).copied().unwrap_or(count))
                     }
-                    Step::Reduce { into, .. } => work(bytes(into), cost.reduce_byte_s),
-                    Step::Copy { into, .. } => work(bytes(into), cost.copy_byte_s),
+                    Step::Reduce { into, .. } => work(bytes(into) as f64 * cost.reduce_byte_s),
+                    Step::Copy { into, .. } => {
+                        work(cost.copy_s + bytes(into) as f64 * cost.copy_byte_s)
+                    }
                 };
                 let begin = program.starts[rank as usize];
                 match (next, program.ops[begin..].last_mut()) {

@@ -1,6 +1,7 @@
 //! Collectives in two levels, on nodes of all shapes.
 
 use crate::allgather::allgather_of;
+use crate::alltoall::alltoall;
 use crate::bcast::bcast;
 use crate::harness::*;
 use crate::reduce::reductions;
@@ -24,6 +25,7 @@ fn all(node_of: &[u32], root: u32, count: i64, commutes: bool, in_place: bool, s
             in_place,
             seed,
         );
+        alltoall(n, HIERARCHICAL, in_place, seed);
         for kind in [Kind::Reduce, Kind::Allreduce] {
             reductions(n, root, HIERARCHICAL, kind, count, commutes, in_place, seed);
         }
@@ -39,7 +41,8 @@ fn all(node_of: &[u32], root: u32, count: i64, commutes: bool, in_place: bool, s
 
 #[test]
 fn nodes_of_equal_size_in_blocks_and_in_turns() {
-    for n in 2..=MOST {
+    // All small sizes, and the ones around those at which the number of nodes changes.
+    for n in (2..=10).chain([15, 16, 17, 24, 25, 32, MOST]) {
         for per_node in [2, 3, 8] {
             let blocks: Vec<u32> = (0..n).map(|r| r / per_node).collect();
             let turns: Vec<u32> = (0..n).map(|r| r % n.div_ceil(per_node)).collect();
@@ -64,6 +67,7 @@ fn it_is_used_where_it_can_serve() {
         Kind::Reduce,
         Kind::Allreduce,
         Kind::Allgather,
+        Kind::Alltoall,
         Kind::ReduceScatter,
         Kind::Scan,
     ];

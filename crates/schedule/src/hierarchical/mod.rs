@@ -2,6 +2,8 @@
 //! SMP-aware collectives; Open MPI: coll/han). So a node's link carries the data once, and not once
 //! for each of the node's ranks. Each level uses the algorithm that is cheapest there.
 
+mod alltoall;
+
 use crate::algorithm::{Algorithm, Kind};
 use crate::allgather::{self, Blocks};
 use crate::cost::{Cost, Problem};
@@ -215,7 +217,7 @@ impl<'a> Levels<'a> {
         b.sync();
         let total = bytes * i64::from(size);
         if leads {
-            let kind = if shape.equal {
+            let kind = if shape.is_equal() {
                 Kind::Allgather
             } else {
                 Kind::Allgatherv
@@ -226,7 +228,7 @@ impl<'a> Levels<'a> {
                 own: None,
                 block: &|node| ranks(begin(node), end(node)),
                 bytes: &|node| bytes * i64::from(end(node) - begin(node)),
-                whole: shape.equal.then_some(whole),
+                whole: shape.is_equal().then_some(whole),
             };
             b.among(self.map.first_ranks(), |b| {
                 allgather::run(b, algorithm, self.leader_team(), blocks, of_node);
