@@ -18,6 +18,7 @@
 
 mod receive;
 mod send;
+mod state_lock;
 
 pub use receive::receive_init;
 pub use send::send_init;
@@ -26,7 +27,6 @@ use crate::buffer::message_len;
 use crate::device::ContextId;
 use crate::pt2pt::PersistentBuffer;
 use crate::{Result, err};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Partitions of up to so many bytes go in runs. An estimate: larger ones cost more to copy than a
@@ -58,10 +58,6 @@ pub trait Partitioned: Send + Sync {
     ///
     /// Errors: no such partition, or this is a send.
     fn arrived(&self, partition: i32) -> Result<bool>;
-}
-
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Checks a partition's number.

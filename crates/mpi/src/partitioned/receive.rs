@@ -2,7 +2,7 @@
 
 use super::{
     ANNOUNCEMENT_BYTES, ANNOUNCEMENT_SOURCE, Announcement, Partitioned, Parts, RUN_MAX_BYTES,
-    check_partition, gathers, lock,
+    check_partition, gathers, state_lock::StateLock,
 };
 use crate::buffer::{self, stretch};
 use crate::device::{self, Background, Device, Pattern, ReqId, Sink, Tags};
@@ -10,8 +10,8 @@ use crate::pt2pt::{Buffer, PersistentBuffer};
 use crate::request::{Active, Outcome, Work};
 use crate::{Comm, Request, Result, err};
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 struct Receiving {
     parts: Parts,
@@ -21,7 +21,7 @@ struct Receiving {
     comm: Arc<Comm>,
     /// It has been started, and the program has not completed it.
     is_active: AtomicBool,
-    state: Mutex<ReceiveProgress>,
+    state: StateLock<ReceiveProgress>,
 }
 
 /// Progress of a receive.
@@ -116,7 +116,7 @@ pub unsafe fn receive_init(
         tag,
         comm: comm.clone(),
         is_active: AtomicBool::new(false),
-        state: Mutex::new(state),
+        state: StateLock::new(state),
     });
     let partitioned = receiving.clone();
     Request::partitioned_work(
@@ -124,7 +124,7 @@ pub unsafe fn receive_init(
         partitioned,
         Box::new(move |d| {
             receiving.is_active.store(true, Ordering::Relaxed);
-            let mut state = lock(&receiving.state);
+            let mut state = receiving.state.lock();
             (state.posted, state.failed) = (false, None);
             let posted = receiving.post(d, &mut state);
             let goes_on = !posted || state.runs.missing > 0;
@@ -142,7 +142,7 @@ pub unsafe fn receive_init(
 /// first, while the other side waits for the receive of its next run.
 impl Background for Receiving {
     fn advance(&self, d: &mut Device) -> bool {
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state.lock();
         let posted = self.post(d, state);
         if posted {
             self.take_runs(d, state);
@@ -376,7 +376,7 @@ impl Runs {
 impl Receiving {
     /// Has partition `partition`, which exists, arrived?
     fn has_arrived(&self, d: &mut Device, partition: u64) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         self.settle(d, &mut state);
         if !state.posted {
             return false;
@@ -423,12 +423,12 @@ impl Partitioned for Receiving {
 
 impl Work for Receiving {
     fn is_done(&self, d: &mut Device) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         self.settle(d, &mut state);
         state.posted && state.runs.missing == 0 && state.active.iter().all(Option::is_none)
     }
     fn outcome(&self) -> Outcome {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let Some(from) = self.from else {
             return Outcome::FROM_PROC_NULL;
         };

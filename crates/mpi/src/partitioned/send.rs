@@ -2,7 +2,7 @@
 
 use super::{
     ANNOUNCEMENT_SOURCE, AT_ONCE_MAX, Announcement, HELD_MAX_BYTES, Partitioned, Parts,
-    RUN_MAX_BYTES, check_partition, gathers, lock,
+    RUN_MAX_BYTES, check_partition, gathers, state_lock::StateLock,
 };
 use crate::buffer::source;
 use crate::device::{self, Background, ContextId, Device, Key, ReqId, SendMode, Source};
@@ -11,8 +11,8 @@ use crate::pt2pt::Buffer;
 use crate::request::{Active, Outcome, Work};
 use crate::{Comm, Request, Result, err};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 struct Sending {
@@ -29,7 +29,7 @@ struct Sending {
     bytes: u64,
     /// It has been started, and the program has not completed it.
     is_active: AtomicBool,
-    state: Mutex<SendProgress>,
+    state: StateLock<SendProgress>,
 }
 
 /// Progress of a started send.
@@ -91,7 +91,7 @@ pub unsafe fn send_init(
             d.detach(req);
         }
     }
-    let state = Mutex::new(SendProgress {
+    let state = StateLock::new(SendProgress {
         ready: vec![false; partitions],
         unready: partitions,
         held: 0..0,
@@ -122,7 +122,7 @@ pub unsafe fn send_init(
         partitioned,
         Box::new(move |d| {
             sending.is_active.store(true, Ordering::Relaxed);
-            let mut state = lock(&sending.state);
+            let mut state = sending.state.lock();
             state.ready.fill(false);
             state.sent.fill(false);
             state.unready = sending.parts.partitions;
@@ -158,7 +158,7 @@ impl Sending {
     ///
     /// Errors: Arg if it has been released already.
     fn hold(&self, at: usize) -> Result<bool> {
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state.lock();
         state.release(at)?;
         if state.held_count == 0 {
             state.held = at..at + 1;
@@ -220,14 +220,14 @@ impl Sending {
 /// Sends what is held whenever the device makes progress, until all is sent.
 impl Background for Sending {
     fn advance(&self, d: &mut Device) -> bool {
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state.lock();
         self.send_held(d, state);
         state.in_background = state.unready > 0;
         !state.in_background
     }
 
     fn is_urgent(&self, _: &Device) -> bool {
-        lock(&self.state).held_count > 0
+        self.state.lock().held_count > 0
     }
 }
 
@@ -241,7 +241,7 @@ impl Partitioned for Sending {
         let is_large = !gathers(self.bytes);
         if is_large || self.hold(at)? {
             let mut d = device::device();
-            let state = &mut *lock(&self.state);
+            let state = &mut *self.state.lock();
             if is_large {
                 state.release(at)?;
                 self.send(&mut d, state, at, 1);
@@ -263,7 +263,7 @@ impl Partitioned for Sending {
 
 impl Work for Sending {
     fn is_done(&self, d: &mut Device) -> bool {
-        let state = &mut *lock(&self.state);
+        let state = &mut *self.state.lock();
         self.send_held(d, state);
         let failed = &mut state.failed;
         state.active.retain(|&req| {
@@ -277,7 +277,7 @@ impl Work for Sending {
     }
     fn outcome(&self) -> Outcome {
         Outcome {
-            error: lock(&self.state).failed.clone(),
+            error: self.state.lock().failed.clone(),
             ..Outcome::SENT
         }
     }
