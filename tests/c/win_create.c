@@ -201,6 +201,14 @@ static void attached(void)
     /* Several pieces side by side, and memory that is still attached when the window is freed. */
     long *whole = calloc(4, sizeof(long)), value = 5 + world_rank, sum = -1;
     MPI_Aint at, next;
+    /* Pieces without bytes overlap nothing, wherever they are. */
+    OK(MPI_Win_attach(win, whole, 0));
+    OK(MPI_Win_attach(win, whole, 0));
+    OK(MPI_Win_attach(win, whole, 4 * sizeof(long)));
+    OK(MPI_Win_attach(win, whole + 1, 0));
+    for (int i = 0; i < 3; i++)
+        OK(MPI_Win_detach(win, whole));
+    OK(MPI_Win_detach(win, whole + 1));
     OK(MPI_Win_attach(win, whole, 2 * sizeof(long)));
     OK(MPI_Win_attach(win, whole + 2, 2 * sizeof(long)));
     OK(MPI_Get_address(whole, &at));

@@ -31,9 +31,15 @@ impl Win {
             return Ok(());
         };
         let mut all = regions.all();
+        // Regions without bytes overlap nothing.
         let overlaps = |r: &&Region| {
-            new.base < r.base.saturating_add(r.size) && r.base < new.base.saturating_add(new.size)
-                || new.base == r.base
+            let (both_start, both_end) = (
+                new.base.max(r.base),
+                new.base
+                    .saturating_add(new.size)
+                    .min(r.base.saturating_add(r.size)),
+            );
+            both_start < both_end
         };
         if let Some(old) = all.iter().find(overlaps) {
             return Err(err!(
@@ -54,7 +60,7 @@ impl Win {
         Ok(())
     }
 
-    /// Detaches what was attached at `base` (MPI_Win_detach).
+    /// Detaches what was attached last at `base` (MPI_Win_detach).
     ///
     /// Errors: RmaFlavor unless the window is dynamic; Base if nothing was attached there.
     pub fn detach(&self, base: *const u8) -> Result<()> {
@@ -64,7 +70,7 @@ impl Win {
             return Ok(());
         };
         let mut all = regions.all();
-        let Some(at) = all.iter().position(|r| r.base == base.addr() as u64) else {
+        let Some(at) = all.iter().rposition(|r| r.base == base.addr() as u64) else {
             return Err(err!(
                 Base,
                 "base is {base:?}, but nothing is attached to the window at that address"
