@@ -287,7 +287,7 @@ impl Transfer {
             access = exclusion.permitted(stored, access);
             sieves = access.sieve_writes != Choice::Never;
         }
-        let unlocked = exclusion.begin(sieves);
+        let unlocked = exclusion.begin(stored, sieves);
         access.lock_writes = unlocked.is_none();
         if access.lock_writes && !sieves {
             // A lock for each run makes sieving cheaper.
@@ -309,7 +309,7 @@ impl Transfer {
             access = self.sieve_exclusion.permitted(&*self.stored, access);
             if access.sieve_writes != Choice::Never {
                 // Before the lock: this waits for writes, which may wait for the lock.
-                drop(self.sieve_exclusion.begin(true));
+                drop(self.sieve_exclusion.begin(&*self.stored, true));
             }
         }
         let lock = transfer::lock(&*self.stored, span, exclusive)?;

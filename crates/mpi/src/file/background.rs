@@ -138,7 +138,7 @@ impl File {
         let one_run = t.view.layout.is_contiguous() && !t.access.atomic;
         let unlocked = match t.direction {
             Direction::Read => Some(None),
-            Direction::Write if one_run => t.sieve_exclusion.begin(false).map(Some),
+            Direction::Write if one_run => t.sieve_exclusion.begin(&*t.stored, false).map(Some),
             Direction::Write => None,
         };
         match (t.contiguous().filter(|_| one_run), unlocked) {

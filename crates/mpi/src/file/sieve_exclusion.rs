@@ -19,8 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 pub(super) struct SieveExclusion {
     ranks: Ranks,
     opens: OtherOpens,
-    /// Each write is made under a lock.
-    locks_all: AtomicBool,
+    /// Others may sieve who do not know of these ranks: they are late, or the program asks for
+    /// sieving writes wherever it has opened the file.
+    exposed: AtomicBool,
 }
 
 /// The ranks that have opened the file together.
@@ -82,17 +83,23 @@ pub(super) struct UnlockedWrite(Option<(Arc<NodeState>, u32)>);
 impl SieveExclusion {
     pub fn new(ranks: Ranks, opens: OtherOpens) -> SieveExclusion {
         SieveExclusion {
-            locks_all: AtomicBool::new(opens == OtherOpens::Entered(Entry::Late)),
+            exposed: AtomicBool::new(opens == OtherOpens::Entered(Entry::Late)),
             ranks,
             opens,
         }
     }
 
     /// Sets whether the program asks for sieving writes, wherever it has opened the file. All
-    /// writes are locked then.
+    /// writes are locked then, unless the file is claimed.
     pub fn set_asked(&self, asked: bool) {
         let late = self.opens == OtherOpens::Entered(Entry::Late);
-        self.locks_all.store(asked || late, Ordering::Relaxed);
+        self.exposed.store(asked || late, Ordering::Relaxed);
+    }
+
+    /// Is each write made under a lock?
+    #[inline]
+    fn locks_all(&self, stored: &dyn StoredFile) -> bool {
+        self.exposed.load(Ordering::Relaxed) && !self.claim(stored)
     }
 
     /// Takes the file for the ranks that have opened it together, if nobody else has it open. On
@@ -133,12 +140,12 @@ impl SieveExclusion {
 
     /// Begins a write, which `sieves` or not. `None`: it has to be made under a lock. Blocks while
     /// the first sieving write waits for others.
-    pub fn begin(&self, sieves: bool) -> Option<UnlockedWrite> {
+    pub fn begin(&self, stored: &dyn StoredFile, sieves: bool) -> Option<UnlockedWrite> {
         if let (true, Ranks::OnNode(state, _)) = (sieves, &self.ranks) {
             state.begin_sieving();
             return None;
         }
-        if self.locks_all.load(Ordering::Relaxed) {
+        if self.locks_all(stored) {
             return None;
         }
         let Ranks::OnNode(state, rank) = &self.ranks else {
@@ -151,7 +158,7 @@ impl SieveExclusion {
     /// Writes one run, under a lock if somebody sieves. Blocks.
     #[inline(always)]
     pub fn write(&self, file: &dyn StoredFile, data: &[u8], offset: u64) -> ferry_io::Result<()> {
-        if self.locks_all.load(Ordering::Relaxed) {
+        if self.locks_all(file) {
             return write_locked(file, data, offset);
         }
         let Ranks::OnNode(state, rank) = &self.ranks else {
@@ -236,6 +243,13 @@ fn wake(count: &AtomicU32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferry_io::store::{MemoryStore, OpenMode, Store};
+    use std::path::Path;
+
+    fn file() -> Arc<dyn StoredFile> {
+        let store = MemoryStore::default();
+        store.open(Path::new("x"), &OpenMode::CREATE).unwrap()
+    }
 
     const PLACE: OtherOpens = OtherOpens::Entered(Entry::At(7));
 
@@ -247,13 +261,13 @@ mod tests {
 
     #[test]
     fn nobody_writes_without_a_lock_once_one_sieves() {
-        let (state, exclusions) = exclusions(2);
-        assert!(exclusions[0].begin(false).is_some());
-        let before = exclusions[0].begin(false);
+        let (file, (state, exclusions)) = (file(), exclusions(2));
+        assert!(exclusions[0].begin(&*file, false).is_some());
+        let before = exclusions[0].begin(&*file, false);
         let sieves = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert!(exclusions[1].begin(true).is_none());
+                assert!(exclusions[1].begin(&*file, true).is_none());
                 sieves.store(true, Ordering::SeqCst);
             });
             while !state.is_sieved() {
@@ -263,24 +277,25 @@ mod tests {
                 !sieves.load(Ordering::SeqCst),
                 "it waits for the write under way"
             );
-            assert!(exclusions[0].begin(false).is_none());
+            assert!(exclusions[0].begin(&*file, false).is_none());
             drop(before);
         });
         assert!(sieves.load(Ordering::SeqCst));
-        assert!(exclusions[1].begin(false).is_none());
+        assert!(exclusions[1].begin(&*file, false).is_none());
     }
 
     #[test]
     fn who_is_late_locks_all() {
+        let file = file();
         let of = |opens| SieveExclusion::new(Ranks::One, opens);
         let late = of(OtherOpens::Entered(Entry::Late));
-        assert!(of(PLACE).begin(true).is_some() && late.begin(false).is_none());
+        assert!(of(PLACE).begin(&*file, true).is_some() && late.begin(&*file, false).is_none());
         late.set_asked(false);
-        assert!(late.begin(false).is_none());
+        assert!(late.begin(&*file, false).is_none());
         let asked = of(OtherOpens::Unknown);
-        assert!(asked.begin(false).is_some());
+        assert!(asked.begin(&*file, false).is_some());
         asked.set_asked(true);
-        assert!(asked.begin(false).is_none());
+        assert!(asked.begin(&*file, false).is_none());
     }
 
     #[test]
