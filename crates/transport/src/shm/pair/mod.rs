@@ -17,9 +17,9 @@ const EARLY_RUN_BYTES: usize = if cfg!(loom) { LINE_BYTES } else { 12 * 1024 };
 /// Messages of more than this many bytes, with their head, go in cells while both processes send
 /// such messages. Measured (docs/measured/shm.md).
 pub const EXCHANGE_MIN_BYTES: usize = if cfg!(loom) { 64 } else { 4 * 1024 };
-/// Messages in cells after which the peer must have sent a long one for another to follow. A
-/// choice: programs rarely have more in flight.
-const EXCHANGE_MESSAGES: u8 = 64;
+/// Maximum number of messages in cells since the peer's last long one. A choice: programs rarely
+/// have more in flight.
+const LONG_MESSAGES_MAX: u8 = 64;
 
 /// Messages of more than this many bytes, with their head, go in cells where those of both
 /// processes cross. Measured (docs/measured/shm.md).
@@ -28,9 +28,10 @@ pub const CROSSED_MIN_BYTES: usize = if cfg!(loom) { 64 } else { 512 };
 /// cell: the longest message that would not wait for a cell, or records of messages in cells. More
 /// are a stream. A choice; a few lines are too little (docs/measured/shm.md).
 const CROSSED_UNREAD_MAX_BYTES: u64 = (EXCHANGE_MIN_BYTES + 4 * LINE_BYTES) as u64;
-/// Messages from the peer, none of which has crossed one of this process's, after which messages
-/// count as sent in turns. A choice: an exchange goes on if one process is late now and then.
-const CROSSED_MESSAGES: u8 = 4;
+/// Messages in a row from the peer, none of which has crossed one of this process's, after which
+/// messages count as sent in turns. A choice: an exchange goes on if one process is late now and
+/// then.
+const UNCROSSED_MESSAGES_MAX: u8 = 4;
 
 /// One process's side of a pair.
 pub struct Pair {
@@ -41,11 +42,12 @@ pub struct Pair {
     cells: Box<Cells>,
     /// The cell of the record last returned by [`Pair::next`], if it is in one.
     cell: Option<CellRef>,
-    /// Long messages that may go in cells since the peer has sent one.
-    exchange: u8,
-    /// Messages that may come from the peer without having crossed one of this process's before
-    /// [`Pair::crosses`] is false.
-    crossed: u8,
+    /// Messages that may still go in cells before the peer sends another long one. Set to
+    /// [`LONG_MESSAGES_MAX`] by each long one.
+    long_messages_left: u8,
+    /// Messages that may still come from the peer without having crossed one of this process's
+    /// before [`Pair::crosses`] is false. Set to [`UNCROSSED_MESSAGES_MAX`] by each that has.
+    uncrossed_messages_left: u8,
 }
 
 /// What came from the peer.
@@ -96,8 +98,8 @@ impl Pair {
             fastbox,
             cells: Box::new(cells),
             cell: None,
-            exchange: 0,
-            crossed: 0,
+            long_messages_left: 0,
+            uncrossed_messages_left: 0,
         }
     }
 
@@ -138,7 +140,7 @@ impl Pair {
     /// read are in this core's cache, those of the ring in the other's.
     #[inline]
     pub fn exchanges(&self) -> bool {
-        self.exchange > 0 && !self.writer.is_read()
+        self.long_messages_left > 0 && !self.writer.is_read()
     }
 
     /// Returns whether the messages of both processes cross on their way, as where each sends
@@ -147,7 +149,7 @@ impl Pair {
     /// writes where it has just read.
     #[inline]
     pub fn crosses(&mut self) -> bool {
-        self.crossed > 0
+        self.uncrossed_messages_left > 0
             && self.writer.unread_bytes() <= CROSSED_UNREAD_MAX_BYTES
             && self.can_cell()
     }
@@ -165,7 +167,7 @@ impl Pair {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        self.exchange = self.exchange.saturating_sub(1);
+        self.long_messages_left = self.long_messages_left.saturating_sub(1);
         let read = self.reader.position();
         let cell = self.cells.write(len, fill).word();
         let written = self.writer.write_in_cell(message, cell, head, read, true);
@@ -262,7 +264,8 @@ impl Pair {
         if let Some((message, read, len)) = found {
             self.writer.set_read(read);
             if len > CROSSED_MIN_BYTES {
-                self.crossed = crossed_after(self.crossed, !self.writer.is_read());
+                self.uncrossed_messages_left =
+                    uncrossed_left_after(self.uncrossed_messages_left, !self.writer.is_read());
             }
             return Next::Fastbox(message, self.fastbox.bytes(len));
         }
@@ -282,7 +285,7 @@ impl Pair {
                     bytes.len()
                 };
                 if len > EXCHANGE_MIN_BYTES {
-                    self.exchange = EXCHANGE_MESSAGES;
+                    self.long_messages_left = LONG_MESSAGES_MAX;
                 }
                 // An early record is counted when it is returned for the first time.
                 if len > CROSSED_MIN_BYTES && self.cell.is_none() {
@@ -290,7 +293,8 @@ impl Pair {
                     // there.
                     let fits = !in_cell && len <= FASTBOX_MAX_BYTES;
                     let crossed = !self.writer.is_read() || fits && !self.fastbox.my_turn();
-                    self.crossed = crossed_after(self.crossed, crossed);
+                    self.uncrossed_messages_left =
+                        uncrossed_left_after(self.uncrossed_messages_left, crossed);
                 }
                 if in_cell {
                     return record_in_cell(&mut self.cells, &mut self.cell, message, bytes, more);
@@ -354,12 +358,12 @@ impl Pair {
     }
 }
 
-/// What is left of [`CROSSED_MESSAGES`] after one more message from the peer. `crossed`: the peer
-/// had not read all of this process's messages when it sent it.
+/// What is left of [`UNCROSSED_MESSAGES_MAX`] after one more message from the peer. `crossed`: the
+/// peer had not read all of this process's messages when it sent it.
 #[inline]
-fn crossed_after(left: u8, crossed: bool) -> u8 {
+fn uncrossed_left_after(left: u8, crossed: bool) -> u8 {
     if crossed {
-        CROSSED_MESSAGES
+        UNCROSSED_MESSAGES_MAX
     } else {
         left.saturating_sub(1)
     }

@@ -414,7 +414,7 @@ fn one_way_goes_by_the_ring_again() {
     let short = |out: &mut [u8]| out.fill(1);
     assert!(upper.send_in_cell(1, b"head", EXCHANGE_MIN_BYTES, short));
     assert_eq!(read(&mut lower), Some((1, true)));
-    for n in 0..EXCHANGE_MESSAGES {
+    for n in 0..LONG_MESSAGES_MAX {
         // Something is always to be read.
         assert!(lower.send(2, 0, 8, short) && lower.send(2, 0, 8, short));
         assert!(lower.exchanges(), "after {n} messages");
@@ -454,7 +454,7 @@ fn messages_that_were_sent_before_either_was_read_cross() {
     assert!(lower.crosses() && upper.crosses());
     // Both in cells.
     let body = vec![5; len];
-    for _ in 0..2 * CROSSED_MESSAGES {
+    for _ in 0..2 * UNCROSSED_MESSAGES_MAX {
         assert!(lower.send_early_or_in_cell(1, b"head", &body));
         assert!(upper.send_early_or_in_cell(2, b"head", &body));
         assert_eq!(read(&mut upper), Some((1, true)));
@@ -466,7 +466,7 @@ fn messages_that_were_sent_before_either_was_read_cross() {
     assert!(upper.send(2, 0, 8, full));
     assert_eq!(read(&mut lower), Some((2, false)));
     assert!(upper.send_early_or_in_cell(2, b"head", &body));
-    for _ in 0..2 * CROSSED_MESSAGES {
+    for _ in 0..2 * UNCROSSED_MESSAGES_MAX {
         assert!(matches!(
             lower.next(),
             Next::Early(2, _) | Next::InCell(2, ..)
@@ -475,7 +475,7 @@ fn messages_that_were_sent_before_either_was_read_cross() {
     assert_eq!(read(&mut lower), Some((2, true)));
     assert!(lower.crosses() && !lower.exchanges() && !upper.exchanges());
     // In turns again.
-    for _ in 0..=CROSSED_MESSAGES {
+    for _ in 0..=UNCROSSED_MESSAGES_MAX {
         assert!(lower.send(1, 0, len, full));
         assert!(read(&mut upper).is_some());
         assert!(upper.send(2, 0, len, full));
