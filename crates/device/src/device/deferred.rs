@@ -36,7 +36,7 @@ impl Device {
     /// The message of a deferred receive may arrive.
     pub fn release_deferred(&mut self, req: ReqId) {
         if self.worker.engine.release_deferred(req) {
-            self.worker.flush();
+            self.worker.offer_queued();
         }
     }
 

@@ -85,7 +85,7 @@ impl Device {
     /// Ends the connection to a process of another job, and forgets it: see
     /// [`ForeignProcesses::remove_foreign`].
     pub fn remove_foreign(&mut self, process: ProcId) {
-        self.worker.flush();
+        self.worker.offer_queued();
         self.status.parted.fetch_add(1, Ordering::Relaxed);
         if let Some(connections) = self.connections() {
             connections.remove_foreign(process);

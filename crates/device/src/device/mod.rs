@@ -132,7 +132,7 @@ impl Device {
         let head = words.into_iter().fold(Header::new(), Header::u64);
         let message = Outgoing::header_only(header::CONTROL, head);
         self.worker.engine.outbox.push(to, message);
-        self.worker.flush();
+        self.worker.offer_queued();
     }
 
     /// The oldest unread control message, with its sender.

@@ -76,8 +76,8 @@ impl Device {
         }
         if batched {
             self.worker.flush_full_batch();
-        } else if self.worker.has_to_flush() {
-            self.worker.flush();
+        } else if self.worker.has_to_offer() {
+            self.worker.offer_queued();
         }
         self.worker.settle_device_memory();
     }
@@ -156,7 +156,7 @@ impl Device {
         };
         self.worker.engine.on_matched_unexpected(message, *taken);
         self.run_tasks();
-        self.worker.flush();
+        self.worker.offer_queued();
         self.worker.settle_device_memory();
         message
     }

@@ -110,7 +110,7 @@ impl Device {
             moved |= delivered > 0;
             if self.worker.engine.single_copies.has_tasks() && self.run_tasks() {
                 // DATA that peers have requested is sent before the next message is read.
-                self.worker.flush();
+                self.worker.offer_queued();
                 continue;
             }
             break;
@@ -119,13 +119,13 @@ impl Device {
             moved |= self.worker.end_reads();
         }
         if !self.worker.engine.outbox.is_empty() {
-            moved |= self.worker.flush();
+            moved |= self.worker.offer_queued();
         }
         if !self.background.is_empty() {
             moved |= self.advance_background();
         }
         if !moved && self.worker.engine.withdrawables.has_open() {
-            moved = self.worker.withdraw_after_patience();
+            moved = self.worker.withdraw_overdue();
         }
         self.worker.settle_device_memory();
         // Messages that this has sent, such as those of collectives, wait for no other call.

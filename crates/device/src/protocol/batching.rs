@@ -42,7 +42,7 @@ impl Worker {
     /// Sends the batch if it is full.
     pub fn flush_full_batch(&mut self) {
         if self.batch.take_full() {
-            self.flush();
+            self.offer_queued();
         }
     }
 }

@@ -13,10 +13,10 @@ mod dispatch;
 mod eager;
 pub(crate) mod engine;
 pub(crate) mod failure;
-mod flush;
 pub(crate) mod foreign_members;
 #[cfg(test)]
 mod fuzz;
+mod offer;
 mod offload;
 pub(crate) mod rendezvous;
 pub(crate) mod select;

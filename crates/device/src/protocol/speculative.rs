@@ -163,7 +163,7 @@ impl Worker {
                 payload,
             },
         );
-        self.flush();
+        self.offer_queued();
         req
     }
 }

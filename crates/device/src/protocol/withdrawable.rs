@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 pub(crate) const WITHDRAWABLE_MIN_BYTES: usize = 48 * 1024;
 /// How long the receiver of an announced message is waited for by a sender that has nothing else to
 /// do. A choice: twice what a message of this length takes.
-const PATIENCE: Duration = Duration::from_micros(10);
+const WITHDRAW_AFTER: Duration = Duration::from_micros(10);
 /// Polls that find nothing between two readings of the clock. A choice.
 const POLLS_PER_CLOCK: u32 = 16;
 /// Messages that are eager after an announcement was withdrawn, or after receivers have asked for
@@ -41,7 +41,7 @@ const LATE_EAGER_MESSAGES_MAX: u32 = 1024;
 const ASKED_EAGER_MESSAGES_MAX: u32 = 16;
 /// Single messages in a row for which the receiver has asked until the next ones are eager: more
 /// than a trial of the path takes. A choice.
-const ASKED_MESSAGES: u32 = 100;
+const ASKED_MESSAGES_MAX: u32 = 100;
 /// As many of them count for one that is no part of a trial, as its receiver says. A choice.
 const CHOSEN_WEIGHT: u32 = 25;
 
@@ -56,7 +56,7 @@ pub(crate) enum Response {
 
 /// An announcement that its receiver has not answered.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenAnnouncement {
     to: ProcId,
     slot: u32,
     req: ReqId,
@@ -72,8 +72,8 @@ struct Peer {
     withdrawn: u64,
     /// Messages that are still to be eager.
     eager_left: u32,
-    /// Messages that will be eager the next time.
-    eager_next: u32,
+    /// Messages in the next run of eager ones.
+    next_eager_run: u32,
     /// Single messages in a row for which the peer has asked.
     asked: u32,
     /// Announcements that it has not answered.
@@ -87,7 +87,7 @@ impl Peer {
             free: u64::MAX,
             withdrawn: 0,
             eager_left: 0,
-            eager_next: EAGER_MESSAGES_MIN,
+            next_eager_run: EAGER_MESSAGES_MIN,
             asked: 0,
             open: 0,
         }
@@ -117,8 +117,8 @@ impl Peer {
 
     /// The next messages are eager, at most `most` of them.
     fn pause(&mut self, most: u32) {
-        self.eager_left = self.eager_next.min(most);
-        self.eager_next = (self.eager_next * 2).min(most);
+        self.eager_left = self.next_eager_run.min(most);
+        self.next_eager_run = (self.next_eager_run * 2).min(most);
     }
 
     /// The receiver has decided about the announcement of this slot.
@@ -126,12 +126,12 @@ impl Peer {
         self.free |= 1 << slot;
         self.open -= 1;
         match response {
-            Response::Read => (self.eager_next, self.asked) = (EAGER_MESSAGES_MIN, 0),
+            Response::Read => (self.next_eager_run, self.asked) = (EAGER_MESSAGES_MIN, 0),
             Response::Asked { .. } if self.open > 0 => {}
             Response::Asked { chosen } => {
                 let weight = if chosen { CHOSEN_WEIGHT } else { 1 };
-                self.asked = (self.asked + weight).min(ASKED_MESSAGES);
-                if self.asked == ASKED_MESSAGES && self.eager_left == 0 {
+                self.asked = (self.asked + weight).min(ASKED_MESSAGES_MAX);
+                if self.asked == ASKED_MESSAGES_MAX && self.eager_left == 0 {
                     self.pause(ASKED_EAGER_MESSAGES_MAX);
                 }
             }
@@ -173,7 +173,7 @@ impl Arrived {
 #[derive(Default)]
 pub(crate) struct Withdrawables {
     /// This process's, in the order in which they were sent.
-    open: VecDeque<Open>,
+    open: VecDeque<OpenAnnouncement>,
     /// Polls that have found nothing.
     idle_polls: u32,
     /// Since when this process has waited for an answer.
@@ -209,7 +209,7 @@ impl Withdrawables {
         };
         // The receiver is at work.
         self.idle_since = None;
-        if let Some(Open { to, slot, .. }) = self.open.remove(at)
+        if let Some(OpenAnnouncement { to, slot, .. }) = self.open.remove(at)
             && let Some(peer) = self.peers.get_mut(&to)
         {
             peer.close(slot, response);
@@ -248,7 +248,10 @@ impl Worker {
         if engine.withdrawables.open.is_empty() {
             engine.withdrawables.idle_since = None;
         }
-        engine.withdrawables.open.push_back(Open { to, slot, req });
+        engine
+            .withdrawables
+            .open
+            .push_back(OpenAnnouncement { to, slot, req });
         COUNTERS.sent_announced.add(1);
         let head = Header::new().key(key).u64(len as u64).u64(ptr as u64);
         self.send_header(to, header::RTS_WITHDRAWABLE, head.u32(req.0).u32(slot));
@@ -258,7 +261,7 @@ impl Worker {
     /// A poll has found nothing, and announcements are open. Withdraws them if their receivers have
     /// been waited for long enough. Returns whether any was.
     #[cold]
-    pub fn withdraw_after_patience(&mut self) -> bool {
+    pub fn withdraw_overdue(&mut self) -> bool {
         let state = &mut self.engine.withdrawables;
         state.idle_polls = state.idle_polls.wrapping_add(1);
         if !state.idle_polls.is_multiple_of(POLLS_PER_CLOCK) {
@@ -266,14 +269,15 @@ impl Worker {
         }
         let now = Instant::now();
         let since = *state.idle_since.get_or_insert(now);
-        now.duration_since(since) >= PATIENCE && self.withdraw_announcements()
+        now.duration_since(since) >= WITHDRAW_AFTER && self.withdraw_announcements()
     }
 
     /// Withdraws announcements, the oldest first, as long as there is room for their bytes. Returns
     /// whether any was withdrawn.
     pub fn withdraw_announcements(&mut self) -> bool {
         let (mut at, mut any) = (0, false);
-        while let Some(&Open { to, slot, req }) = self.engine.withdrawables.open.get(at) {
+        while let Some(&OpenAnnouncement { to, slot, req }) = self.engine.withdrawables.open.get(at)
+        {
             // What waits for room would not go sooner.
             if self.engine.outbox.is_empty_for(to) && self.engine.withdraw(to, slot) {
                 self.engine.withdrawables.open.remove(at);
@@ -284,7 +288,7 @@ impl Worker {
                     payload: Payload::Request(req),
                 };
                 self.engine.outbox.push(to, message);
-                self.flush();
+                self.offer_queued();
                 any = true;
             } else {
                 at += 1;

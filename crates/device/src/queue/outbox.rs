@@ -63,7 +63,7 @@ impl Outbox {
         })
     }
 
-    /// Takes the list of peers with a queue, for a flush. Peers that get a queue meanwhile go to a
+    /// Takes the list of peers with a queue, to offer it. Peers that get a queue meanwhile go to a
     /// new list.
     pub fn take_peers(&mut self) -> Vec<ProcId> {
         std::mem::take(&mut self.peers)

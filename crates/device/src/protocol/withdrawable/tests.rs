@@ -38,7 +38,7 @@ fn a_withdrawn_slot_is_free_when_it_has_come_back() {
 fn a_stream_that_is_asked_for_is_not_eager() {
     let mut peer = peer();
     let mut open: std::collections::VecDeque<_> = (0..2).map(|_| peer.next_slot()).collect();
-    for _ in 0..ASKED_MESSAGES {
+    for _ in 0..ASKED_MESSAGES_MAX {
         open.push_back(peer.next_slot());
         let slot = open.pop_front().flatten().expect("announced");
         peer.close(slot, Response::Asked { chosen: true });
@@ -58,7 +58,7 @@ fn eager_messages(peer: &mut Peer) -> (u32, u32) {
 #[test]
 fn messages_are_eager_for_a_while_when_the_receiver_asks_for_them() {
     let mut peer = peer();
-    let by_choice = ASKED_MESSAGES / CHOSEN_WEIGHT - 1;
+    let by_choice = ASKED_MESSAGES_MAX / CHOSEN_WEIGHT - 1;
     for chosen in (0..CHOSEN_WEIGHT)
         .map(|_| false)
         .chain((0..by_choice).map(|_| true))

@@ -1,4 +1,5 @@
-//! Offering queued messages to their transports.
+//! Offering queued messages to their transports, which had no room for them, or for all of their
+//! bytes, when they were sent.
 
 use crate::base::buffer::Source;
 use crate::base::header;
@@ -18,14 +19,14 @@ const BATCH_OFFER_BYTES: usize = 4 * 1024 * 1024;
 const BATCH_OFFER_MESSAGES: usize = 32;
 
 impl Worker {
-    /// Does [`Worker::flush`] have anything to do?
+    /// Does [`Worker::offer_queued`] have anything to do?
     #[inline]
-    pub fn has_to_flush(&self) -> bool {
+    pub fn has_to_offer(&self) -> bool {
         !self.engine.outbox.is_empty() || self.send_slots.is_some()
     }
 
     /// Offers queued messages to the transports again. Returns whether any went.
-    pub fn flush(&mut self) -> bool {
+    pub fn offer_queued(&mut self) -> bool {
         let mut moved = false;
         if let Some(slots) = &mut self.send_slots {
             slots.ask_again();
@@ -33,7 +34,7 @@ impl Worker {
         let mut peers = self.engine.outbox.take_peers();
         peers.retain(|&to| {
             let mut queue = self.engine.outbox.take_queue(to);
-            moved |= self.flush_queue(to, &mut queue);
+            moved |= self.offer_queue(to, &mut queue);
             let left = !queue.is_empty();
             if left {
                 self.engine.outbox.put_back_queue(to, queue);
@@ -51,7 +52,7 @@ impl Worker {
 
     /// Offers a peer's queue to its transport until that has no more room. Returns whether any
     /// went.
-    fn flush_queue(&mut self, to: ProcId, queue: &mut VecDeque<Outgoing>) -> bool {
+    fn offer_queue(&mut self, to: ProcId, queue: &mut VecDeque<Outgoing>) -> bool {
         let mut moved = false;
         // Messages at the end of the queue that are under way and have just been offered.
         let mut under_way = 0;
