@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 /// How long an origin waits for a target that polls. A choice: about as long as the system calls
 /// take.
 const OFFER_TIME: Duration = Duration::from_micros(1);
-/// How often it looks between two readings of the clock. A choice.
-const LOOKS_PER_CLOCK: u32 = 8;
-/// How often it looks for the end of what the target has begun, before it yields its core each
+/// How often it polls between two readings of the clock. A choice.
+const POLLS_PER_CLOCK: u32 = 8;
+/// How often it polls for the end of what the target has begun, before it yields its core each
 /// time: the target may have lost its own. A choice: some microseconds.
-const LOOKS_BEFORE_YIELD: u32 = 200;
+const POLLS_BEFORE_YIELD: u32 = 200;
 /// Yields between two looks whether the target has died. A choice.
 const YIELDS_PER_POLL: u32 = 1000;
 /// Updates that go by system calls after one that was taken back: the target does something else
@@ -350,13 +350,13 @@ impl Offers {
 
 /// Leaves an update with a target that polls.
 fn leave(target: &Target, slot: &UpdateSlot, update: ShortUpdate) -> Offered {
-    let (since, looks) = (Cell::new(None), Cell::new(0u32));
+    let (since, polls) = (Cell::new(None), Cell::new(0u32));
     slot.offer(update.0, |state| {
-        looks.set(looks.get() + 1);
+        polls.set(polls.get() + 1);
         match state {
             OfferState::Offered => {
                 std::hint::spin_loop();
-                if !looks.get().is_multiple_of(LOOKS_PER_CLOCK) {
+                if !polls.get().is_multiple_of(POLLS_PER_CLOCK) {
                     return true;
                 }
                 let now = Instant::now();
@@ -364,13 +364,13 @@ fn leave(target: &Target, slot: &UpdateSlot, update: ShortUpdate) -> Offered {
                 since.set(Some(first));
                 now - first < OFFER_TIME
             }
-            OfferState::Taken if looks.get() < LOOKS_BEFORE_YIELD => {
+            OfferState::Taken if polls.get() < POLLS_BEFORE_YIELD => {
                 std::hint::spin_loop();
                 true
             }
             OfferState::Taken => {
                 std::thread::yield_now();
-                !looks.get().is_multiple_of(YIELDS_PER_POLL)
+                !polls.get().is_multiple_of(YIELDS_PER_POLL)
                     || device::poll_once(|d| d.is_lost(target.process).then_some(())).is_none()
             }
         }

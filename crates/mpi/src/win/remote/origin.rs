@@ -4,8 +4,8 @@ use super::card::charge;
 use super::notifications::{self, Notice};
 use super::packets::{BYTES, Elements, Request as Record, put_head};
 use super::pending::{
-    Destination, Large, Pending, RemoteOperation, UNACKNOWLEDGED_MAX_BYTES, Waiting, append, dense,
-    lock,
+    AwaitedAnswer, DataMessage, Destination, Pending, RemoteOperation, UNACKNOWLEDGED_MAX_BYTES,
+    append, dense, lock,
 };
 use super::{GET_NUMBER, Update, card, service};
 use crate::buffer::{message_len, run, sink, source};
@@ -116,7 +116,7 @@ unsafe fn put(
         unsafe { append(out, origin, len) };
         return Ok(None);
     }
-    let number = pending.next_number();
+    let number = pending.next_data_number();
     pending.make_room(win, target, d, 0);
     Record::LargePut(elements, number).put(pending.record(win));
     pending.send(win, target, d);
@@ -131,7 +131,7 @@ unsafe fn put(
         return Ok(None);
     };
     let operation = operation_for(win, target, wants_request);
-    pending.push_large(Large {
+    pending.push_data_message(DataMessage {
         req,
         number: None,
         operation: operation.clone(),
@@ -161,14 +161,14 @@ unsafe fn get(
     pending.make_room(win, target, d, 0);
     if len <= pending.inline_max() {
         Record::Get(elements).put(pending.record(win));
-        pending.push_waiting(Waiting {
+        pending.push_awaited(AwaitedAnswer {
             destination: Destination::whole(origin, len),
             operation: operation.clone(),
             last: true,
         });
         return Ok(request_of(operation));
     }
-    let number = pending.next_number() | GET_NUMBER;
+    let number = pending.next_data_number() | GET_NUMBER;
     let pattern = Pattern {
         context: win.comm.context,
         source: Some(target.rank),
@@ -179,7 +179,7 @@ unsafe fn get(
     let req = unsafe { d.receive_from(target.process, pattern, room) };
     Record::LargeGet(elements, number).put(pending.record(win));
     pending.send(win, target, d);
-    pending.push_large(Large {
+    pending.push_data_message(DataMessage {
         req,
         number: Some(number),
         operation: operation.clone(),
@@ -312,7 +312,7 @@ pub(in crate::win) unsafe fn accumulate(
         record.put(pending.record(win));
         if let Some(result) = &result {
             let last = part.offset + part.len == len;
-            pending.push_waiting(Waiting {
+            pending.push_awaited(AwaitedAnswer {
                 destination: Destination::part(result, part.offset as u64, part.len),
                 operation: operation.clone(),
                 last,

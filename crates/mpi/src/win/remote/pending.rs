@@ -1,4 +1,5 @@
-//! What is under way from this process to one target.
+//! Operations of this process at one target that go by packets: the packet that is being filled,
+//! and what waits for an answer, a message with data or an acknowledgement.
 
 use super::card::charge;
 use super::packets::{
@@ -124,7 +125,7 @@ impl Work for RemoteOperation {
 }
 
 /// A get or fetch that waits for its answer.
-pub(super) struct Waiting {
+pub(super) struct AwaitedAnswer {
     pub destination: Destination,
     /// Of an operation with a request.
     pub operation: Option<Arc<RemoteOperation>>,
@@ -133,7 +134,7 @@ pub(super) struct Waiting {
 }
 
 /// A message with data.
-pub(super) struct Large {
+pub(super) struct DataMessage {
     pub req: ReqId,
     /// The number of a get.
     pub number: Option<u32>,
@@ -153,15 +154,15 @@ struct Types {
 pub(in crate::win) struct Pending {
     /// The packet that is being filled. Empty if there is none.
     packet: Vec<u8>,
-    /// Its greatest length. 0 before the first operation.
-    max: usize,
+    /// Its greatest length, bytes. 0 before the first operation.
+    packet_max_bytes: usize,
     /// The number of the last acknowledgement that was asked for, and of the last that has come.
-    asked: u64,
-    acknowledged: u64,
+    last_ack_requested: u64,
+    last_ack_received: u64,
     /// The number of the first acknowledgement that tells that the target has given its lock.
     lock_number: u64,
     /// It is in the list of targets whose locks were asked for.
-    listed: bool,
+    in_lock_list: bool,
     /// Operations have followed the last record that asks for an acknowledgement.
     unasked: bool,
     /// The card has put something since that record, and since it was last flushed.
@@ -169,10 +170,10 @@ pub(in crate::win) struct Pending {
     /// Bytes of packets since that record.
     pub(super) unacknowledged_bytes: usize,
     /// In the order of their answers.
-    waiting: VecDeque<Waiting>,
-    large: Vec<Large>,
-    /// The number of the next message with data.
-    number: u32,
+    awaited: VecDeque<AwaitedAnswer>,
+    data_messages: Vec<DataMessage>,
+    /// The number of the last message with data.
+    last_data_number: u32,
     types: Types,
     /// The first error since the last synchronisation.
     error: Option<Error>,
@@ -205,7 +206,7 @@ pub(super) unsafe fn append(out: &mut Vec<u8>, buffer: &Buffer<'_>, len: usize) 
 ///
 /// Errors: Other if no packet of a sensible length can be sent there.
 #[cold]
-fn packet_max(d: &mut Device, target: &Target) -> Result<usize> {
+fn find_packet_max_bytes(d: &mut Device, target: &Target) -> Result<usize> {
     let max = d.active_max(target.process).min(PACKET_MAX_BYTES);
     if max >= PACKET_MIN_BYTES {
         return Ok(max);
@@ -224,14 +225,16 @@ fn packet_max(d: &mut Device, target: &Target) -> Result<usize> {
 impl Pending {
     /// Bytes of data that one record can have.
     pub fn inline_max(&self) -> usize {
-        (self.max - HEADER_BYTES - RECORD_MAX_BYTES).min(INLINE_MAX_BYTES)
+        (self.packet_max_bytes - HEADER_BYTES - RECORD_MAX_BYTES).min(INLINE_MAX_BYTES)
     }
 
     /// Is there room for a record with `len` bytes of data?
     #[inline]
     pub fn has_room(&self, len: usize) -> bool {
         let used = self.packet.len().max(HEADER_BYTES);
-        self.max > 0 && used + RECORD_MAX_BYTES + len <= self.max && len <= self.inline_max()
+        self.packet_max_bytes > 0
+            && used + RECORD_MAX_BYTES + len <= self.packet_max_bytes
+            && len <= self.inline_max()
     }
 
     /// Sends the packet, if there is one.
@@ -239,8 +242,8 @@ impl Pending {
         if self.packet.is_empty() {
             return;
         }
-        let next = Vec::with_capacity(if self.packet.len() > self.max / 2 {
-            self.max
+        let next = Vec::with_capacity(if self.packet.len() > self.packet_max_bytes / 2 {
+            self.packet_max_bytes
         } else {
             0
         });
@@ -252,8 +255,8 @@ impl Pending {
 
     /// Finds out how long packets may be.
     pub fn prepare(&mut self, target: &Target, d: &mut Device) -> Result<()> {
-        if self.max == 0 {
-            self.max = packet_max(d, target)?;
+        if self.packet_max_bytes == 0 {
+            self.packet_max_bytes = find_packet_max_bytes(d, target)?;
         }
         Ok(())
     }
@@ -343,19 +346,19 @@ impl Pending {
     }
 
     /// The number of a message with data.
-    pub fn next_number(&mut self) -> u32 {
-        self.number = (self.number + 1) & super::NUMBER_MASK;
-        self.number
+    pub fn next_data_number(&mut self) -> u32 {
+        self.last_data_number = (self.last_data_number + 1) & super::NUMBER_MASK;
+        self.last_data_number
     }
 
     /// A get or fetch has been added.
-    pub(super) fn push_waiting(&mut self, waiting: Waiting) {
-        self.waiting.push_back(waiting);
+    pub(super) fn push_awaited(&mut self, answer: AwaitedAnswer) {
+        self.awaited.push_back(answer);
     }
 
     /// A message with data is under way.
-    pub(super) fn push_large(&mut self, large: Large) {
-        self.large.push(large);
+    pub(super) fn push_data_message(&mut self, message: DataMessage) {
+        self.data_messages.push(message);
     }
 
     /// Is anything not acknowledged, or under way?
@@ -365,7 +368,9 @@ impl Pending {
 
     /// Is anything that went by packets not acknowledged, or under way?
     pub fn is_open_by_packets(&self) -> bool {
-        self.unasked || self.acknowledged < self.asked || !self.is_locally_complete()
+        self.unasked
+            || self.last_ack_received < self.last_ack_requested
+            || !self.is_locally_complete()
     }
 
     /// Is all that is under way what the card has put?
@@ -385,12 +390,12 @@ impl Pending {
 
     /// Has the target given the lock that was asked for, if one was?
     pub fn has_lock(&self) -> bool {
-        self.acknowledged >= self.lock_number
+        self.last_ack_received >= self.lock_number
     }
 
     /// Are all buffers of the program free?
     pub fn is_locally_complete(&self) -> bool {
-        self.waiting.is_empty() && self.large.is_empty()
+        self.awaited.is_empty() && self.data_messages.is_empty()
     }
 
     /// Is there nothing that has not been sent?
@@ -406,8 +411,8 @@ impl Pending {
         d: &mut Device,
         request: fn(u64) -> Request<'static>,
     ) -> u64 {
-        self.asked += 1;
-        let number = self.asked;
+        self.last_ack_requested += 1;
+        let number = self.last_ack_requested;
         self.make_room(win, target, d, 0);
         request(number).put(self.record(win));
         self.send(win, target, d);
@@ -417,37 +422,37 @@ impl Pending {
 
     /// The lock was asked for. Returns whether the target is to be listed for that.
     pub fn on_lock_asked(&mut self) -> bool {
-        self.lock_number = self.asked + 1;
-        !std::mem::replace(&mut self.listed, true)
+        self.lock_number = self.last_ack_requested + 1;
+        !std::mem::replace(&mut self.in_lock_list, true)
     }
 
     /// The target is no longer listed. Returns whether it is not known that it has given its lock.
     pub fn unlist(&mut self) -> bool {
-        self.listed = false;
+        self.in_lock_list = false;
         !self.has_lock()
     }
 
     /// Has the acknowledgement come?
     pub fn has_acknowledged(&self, number: u64) -> bool {
-        self.acknowledged >= number
+        self.last_ack_received >= number
     }
 
     /// The acknowledgement has come.
     pub fn on_acknowledged(&mut self, number: u64) {
-        self.acknowledged = number.clamp(self.acknowledged, self.asked);
+        self.last_ack_received = number.clamp(self.last_ack_received, self.last_ack_requested);
     }
 
     /// The answer of the oldest get or fetch. False: none waits for so many bytes.
     pub fn on_data(&mut self, d: &mut Device, data: &[u8]) -> bool {
-        if self.waiting.front().map(|w| w.destination.len) != Some(data.len()) {
+        if self.awaited.front().map(|w| w.destination.len) != Some(data.len()) {
             return false;
         }
-        if let Some(waiting) = self.waiting.pop_front() {
+        if let Some(answer) = self.awaited.pop_front() {
             // SAFETY: the program lends the buffer until the operation is complete.
-            unsafe { waiting.destination.store(data) };
-            let Destination { address, count, .. } = waiting.destination;
-            charge(d, (address, count, &waiting.destination.datatype), true);
-            if let Some(operation) = waiting.operation.filter(|_| waiting.last) {
+            unsafe { answer.destination.store(data) };
+            let Destination { address, count, .. } = answer.destination;
+            charge(d, (address, count, &answer.destination.datatype), true);
+            if let Some(operation) = answer.operation.filter(|_| answer.last) {
                 operation.done.store(true, Ordering::Release);
             }
         }
@@ -456,28 +461,32 @@ impl Pending {
 
     /// The oldest get or fetch has failed.
     pub fn on_refused(&mut self, error: Error) {
-        match self.waiting.pop_front() {
-            Some(Waiting {
+        match self.awaited.pop_front() {
+            Some(AwaitedAnswer {
                 operation: Some(operation),
                 last: false,
                 ..
             }) => {
                 let _ = operation.error.set(error);
             }
-            Some(waiting) => self.fail(waiting.operation, error),
+            Some(answer) => self.fail(answer.operation, error),
             None => {}
         }
     }
 
     /// The get by the message `number` has failed.
     pub fn on_large_refused(&mut self, d: &mut Device, number: u32, error: Error) {
-        let Some(at) = self.large.iter().position(|l| l.number == Some(number)) else {
+        let Some(at) = self
+            .data_messages
+            .iter()
+            .position(|l| l.number == Some(number))
+        else {
             return;
         };
-        if d.cancel_receive(self.large[at].req) {
-            let large = self.large.swap_remove(at);
-            d.take(large.req);
-            self.fail(large.operation, error);
+        if d.cancel_receive(self.data_messages[at].req) {
+            let message = self.data_messages.swap_remove(at);
+            d.take(message.req);
+            self.fail(message.operation, error);
         }
     }
 
@@ -501,20 +510,20 @@ impl Pending {
     /// Ends messages that are complete. If the target is lost, ends all.
     pub fn settle(&mut self, d: &mut Device, target: &Target) {
         let mut at = 0;
-        while at < self.large.len() {
-            let req = self.large[at].req;
+        while at < self.data_messages.len() {
+            let req = self.data_messages[at].req;
             if !d.is_complete(req) {
                 at += 1;
                 continue;
             }
-            let large = self.large.swap_remove(at);
+            let message = self.data_messages.swap_remove(at);
             match d.take(req).fault {
                 None => {
-                    if let Some(operation) = large.operation {
+                    if let Some(operation) = message.operation {
                         operation.done.store(true, Ordering::Release);
                     }
                 }
-                Some(fault) => self.fail(large.operation, fault_error(fault, target)),
+                Some(fault) => self.fail(message.operation, fault_error(fault, target)),
             }
         }
         if d.is_lost(target.process) && self.is_open() {
@@ -525,14 +534,15 @@ impl Pending {
     #[cold]
     fn end_all(&mut self, d: &mut Device, target: &Target) {
         self.packet = Vec::new();
-        for large in std::mem::take(&mut self.large) {
-            d.detach(large.req);
-            self.fail(large.operation, fault_error(Fault::Transport, target));
+        for message in std::mem::take(&mut self.data_messages) {
+            d.detach(message.req);
+            self.fail(message.operation, fault_error(Fault::Transport, target));
         }
-        for waiting in std::mem::take(&mut self.waiting) {
-            self.fail(waiting.operation, fault_error(Fault::Transport, target));
+        for answer in std::mem::take(&mut self.awaited) {
+            self.fail(answer.operation, fault_error(Fault::Transport, target));
         }
-        (self.acknowledged, self.unasked, self.card_puts) = (self.asked, false, false);
+        (self.last_ack_received, self.unasked, self.card_puts) =
+            (self.last_ack_requested, false, false);
         self.fail(None, fault_error(Fault::Transport, target));
     }
 

@@ -2,7 +2,7 @@
 //! window and of what was asked for, blocks, or ends the process.
 
 use super::super::packets::{BYTES, Elements, Request};
-use super::super::pending::{Destination, Waiting};
+use super::super::pending::{AwaitedAnswer, Destination};
 use crate::device::{Pattern, Sink, Tags};
 use crate::process::{self, ThreadLevel, process};
 use crate::win::{Flavor, NewWindow};
@@ -82,7 +82,7 @@ impl Scene<'_> {
             len,
         };
         let target = self.win.targets.known(0).unwrap();
-        lock(&target.pending).push_waiting(Waiting {
+        lock(&target.pending).push_awaited(AwaitedAnswer {
             destination,
             operation: None,
             last: true,
