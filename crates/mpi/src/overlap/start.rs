@@ -11,6 +11,7 @@ use super::site::{self, Record};
 use crate::Result;
 use crate::coll::executor::{self, BoundSchedule, CollArgs, HangDescription, Run};
 use crate::device::{self, Device, ReqId, WaitingFor};
+use ferry_pageguard::GuardError;
 use ferry_schedule::{Peer, Step};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -85,79 +86,31 @@ impl OverlapStart {
     pub(super) unsafe fn run_overlapped(mut self, b: &CollArgs<'_>) -> Result<()> {
         let tag = self.bound.tag();
         let shared = self.shared(Record::overlapped(self.site, self.begun, self.bytes));
-        let writes: Vec<Access> = if self.accesses.independent {
-            message_writes(&self.bound, &self.accesses)
-        } else {
-            self.accesses.recv.clone()
-        };
-        let mut plan = None;
-        let mut guarded = None;
-        if !writes.is_empty() {
-            let begun = GuardPlan::of(&writes).map(|p| {
-                plan = Some(p.clone());
-                GuardedPages::begin(self.kind, p, &writes, shared.clone())
-            });
-            match begun {
-                Some(Ok(pages)) => guarded = Some(pages),
-                refused => {
-                    site::set_guard_error(self.site, refused.and_then(std::result::Result::err));
-                    // SAFETY: the caller's promise.
-                    let result = unsafe { executor::run(&self.bound.schedule, b, tag) };
-                    open_span(Record::blocking(self.site, self.begun, self.bytes));
-                    return result;
-                }
+        let (plan, guarded) = match self.guard(&shared) {
+            Ok(guard) => guard,
+            Err(cause) => {
+                site::set_guard_error(self.site, cause);
+                // SAFETY: the caller's promise.
+                let result = unsafe { executor::run(&self.bound.schedule, b, tag) };
+                open_span(Record::blocking(self.site, self.begun, self.bytes));
+                return result;
             }
-        }
+        };
         let send_span = span(self.accesses.send.iter().map(|t| &t.bytes));
         let mut send_copy = (send_span.start < send_span.end).then(|| SendCopy::of(&send_span));
-        let inward = guarded.as_ref().map_or(0, GuardedPages::delta);
-        let outward = send_copy.as_ref().map_or(0, SendCopy::delta);
+        let recv_delta = guarded.as_ref().map_or(0, GuardedPages::delta);
+        let send_delta = send_copy.as_ref().map_or(0, SendCopy::delta);
         let one_buffer = self.accesses.recv.is_empty();
         self.bound
-            .shift(outward, if one_buffer { outward } else { inward });
-        let remaining = if self.accesses.independent {
-            // SAFETY: the caller's promise.
-            unsafe { self.start_independent(plan.as_ref(), inward, outward, send_copy.as_mut()) }
-        } else {
-            if let Some(send_copy) = &mut send_copy {
-                for bytes in buffer_access::merged(
-                    self.accesses.send.iter().map(|t| t.bytes.clone()).collect(),
-                ) {
-                    // SAFETY: the caller's promise.
-                    unsafe { send_copy.copy(&bytes) };
-                }
+            .shift(send_delta, if one_buffer { send_delta } else { recv_delta });
+        let send_copy_mut = send_copy.as_mut();
+        // SAFETY: the caller's promise.
+        let remaining = unsafe {
+            if self.accesses.independent {
+                self.start_independent(plan.as_ref(), recv_delta, send_delta, send_copy_mut)
+            } else {
+                self.start_sequential(plan, recv_delta, send_copy_mut)
             }
-            let edges: executor::EdgeLengths = match plan.clone() {
-                Some(plan) => Box::new(move |landing| {
-                    let bytes =
-                        landing.start.wrapping_sub(inward)..landing.end.wrapping_sub(inward);
-                    // The schedule's temporary buffer lies outside the plan's span.
-                    if plan.span.start <= bytes.start && bytes.end <= plan.span.end {
-                        plan.edge_lengths(&bytes)
-                    } else {
-                        [0, 0]
-                    }
-                }),
-                None => Box::new(|_| [0, 0]),
-            };
-            let args = self.bound.args();
-            let run = Run::observed(&self.bound.schedule, &args, tag, edges);
-            Remaining::Sequential {
-                run: Box::new(run),
-                touches: std::mem::take(&mut self.accesses.recv),
-                receives: HashMap::new(),
-            }
-        };
-        let description = HangDescription {
-            comm: &shared.comm,
-            tag,
-            root: self.root,
-        };
-        let waiting_for = WaitingFor {
-            context: shared.comm.context,
-            peer: -2,
-            tag: -1,
-            details: Some(&description),
         };
         run_in_background(BackgroundWork {
             shared: shared.clone(),
@@ -167,9 +120,67 @@ impl OverlapStart {
             send_copy,
             opened_at_touch: 0,
         });
-        device::wait_until(&waiting_for, |_| shared.may_return.load(Ordering::Acquire));
+        wait_for_edges(&shared);
         lock(&shared.record).record_return();
         Ok(())
+    }
+
+    /// Guards the pages of the receive buffer that the collective writes. Both are `None` if it
+    /// writes none.
+    ///
+    /// Errors: the system refuses. `None`: no whole page lies in what is written.
+    fn guard(&self, shared: &Arc<PendingCollective>) -> GuardResult {
+        let writes: Vec<Access> = if self.accesses.independent {
+            message_writes(&self.bound, &self.accesses)
+        } else {
+            self.accesses.recv.clone()
+        };
+        if writes.is_empty() {
+            return Ok((None, None));
+        }
+        let plan = GuardPlan::of(&writes).ok_or(None)?;
+        let pages = GuardedPages::begin(self.kind, plan.clone(), &writes, shared.clone())?;
+        Ok((Some(plan), Some(pages)))
+    }
+
+    /// Starts a collective whose messages depend on each other: its steps run in the schedule's
+    /// order. Copies the send buffer before.
+    ///
+    /// # Safety
+    /// As for [`executor::run`].
+    unsafe fn start_sequential(
+        &mut self,
+        plan: Option<GuardPlan>,
+        recv_delta: usize,
+        send_copy: Option<&mut SendCopy>,
+    ) -> Remaining {
+        if let Some(send_copy) = send_copy {
+            let sends = self.accesses.send.iter().map(|t| t.bytes.clone());
+            for bytes in buffer_access::merged(sends.collect()) {
+                // SAFETY: the caller's promise.
+                unsafe { send_copy.copy(&bytes) };
+            }
+        }
+        let edges: executor::EdgeLengths = match plan {
+            Some(plan) => Box::new(move |landing| {
+                let bytes =
+                    landing.start.wrapping_sub(recv_delta)..landing.end.wrapping_sub(recv_delta);
+                // The schedule's temporary buffer lies outside the plan's span.
+                if plan.span.start <= bytes.start && bytes.end <= plan.span.end {
+                    plan.edge_lengths(&bytes)
+                } else {
+                    [0, 0]
+                }
+            }),
+            None => Box::new(|_| [0, 0]),
+        };
+        let args = self.bound.args();
+        let run = Run::observed(&self.bound.schedule, &args, self.bound.tag(), edges);
+        Remaining::Sequential {
+            run: Box::new(run),
+            touches: std::mem::take(&mut self.accesses.recv),
+            receives: HashMap::new(),
+        }
     }
 
     /// Starts a collective whose messages are independent. Posts all receives, requests the first
@@ -180,11 +191,11 @@ impl OverlapStart {
     unsafe fn start_independent(
         &self,
         plan: Option<&GuardPlan>,
-        inward: usize,
-        outward: usize,
+        recv_delta: usize,
+        send_delta: usize,
         mut send_copy: Option<&mut SendCopy>,
     ) -> Remaining {
-        let (mut incoming, mut queue) = self.receive_independent(plan, inward);
+        let (mut incoming, mut queue) = self.receive_independent(plan, recv_delta);
         let bound = &self.bound;
         // Messages by streams are sent from the program's own buffer until the call returns.
         let (streams, others) = self.sends_by_transport();
@@ -212,7 +223,7 @@ impl OverlapStart {
                 // SAFETY: the caller's promise.
                 unsafe { send_copy.copy(&t.bytes) };
             }
-            let from = t.bytes.start.wrapping_add(outward) as *const u8;
+            let from = t.bytes.start.wrapping_add(send_delta) as *const u8;
             let mut d = device::device();
             // SAFETY: the copy lives until the send is complete.
             sends.extend(unsafe { bound.send(&mut d, peer, (from, t.bytes.len()), false) });
@@ -260,7 +271,7 @@ impl OverlapStart {
     fn receive_independent(
         &self,
         plan: Option<&GuardPlan>,
-        inward: usize,
+        recv_delta: usize,
     ) -> (Vec<Incoming>, VecDeque<usize>) {
         let bound = &self.bound;
         let mut incoming = Vec::new();
@@ -271,7 +282,7 @@ impl OverlapStart {
             };
             let edge_lengths = plan.map_or([0, 0], |p| p.edge_and_shared_lengths(&t.bytes));
             let whole = plan.is_some_and(|p| p.needs(&t.bytes));
-            let landing = t.bytes.start.wrapping_add(inward) as *mut u8;
+            let landing = t.bytes.start.wrapping_add(recv_delta) as *mut u8;
             // SAFETY: the landing is the guard's shadow, which lives until the receive is complete.
             let req = unsafe {
                 bound.receive_deferred(&mut d, peer, landing, t.bytes.len(), edge_lengths)
@@ -373,6 +384,10 @@ impl OverlapStart {
     }
 }
 
+/// The plan of what is guarded, and the guarded pages.
+type GuardResult =
+    std::result::Result<(Option<GuardPlan>, Option<GuardedPages>), Option<GuardError>>;
+
 /// Accesses to a buffer, each with the peer of its message.
 type PeerAccesses<'a, P> = Vec<(&'a Access, P)>;
 
@@ -414,6 +429,22 @@ unsafe fn copy_unsent(send_copy: &mut SendCopy, req: ReqId, bytes: &Range<usize>
 fn message_writes(bound: &BoundSchedule, accesses: &BufferAccess) -> Vec<Access> {
     let is_message = |t: &&Access| matches!(bound.schedule.steps[t.step], Step::Recv { .. });
     accesses.recv.iter().filter(is_message).cloned().collect()
+}
+
+/// Waits until the edges of the receive buffer are in place, so that the call may return.
+fn wait_for_edges(shared: &PendingCollective) {
+    let description = HangDescription {
+        comm: &shared.comm,
+        tag: shared.tag,
+        root: shared.root,
+    };
+    let waiting_for = WaitingFor {
+        context: shared.comm.context,
+        peer: -2,
+        tag: -1,
+        details: Some(&description),
+    };
+    device::wait_until(&waiting_for, |_| shared.may_return.load(Ordering::Acquire));
 }
 
 /// Adds the collective to the device's background work, which advances it from now on.

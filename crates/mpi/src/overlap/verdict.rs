@@ -42,35 +42,54 @@ pub(super) enum ReportBody {
 /// A report of a site's call.
 pub(super) type Report = (CallId, ReportBody);
 
-/// The last word of a control message, if it holds the times of blocking calls.
-const BLOCKING: u64 = 0;
-/// The last word of a control message, if it holds the times of calls that overlapped.
-const OVERLAPPED: u64 = 1;
-/// The last word of a control message, if it holds the verdict.
-const PAYS: u64 = u64::MAX;
+/// What a control message holds, by its last word.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[repr(u64)]
+enum ReportKind {
+    /// The times of blocking calls.
+    Blocking = 0,
+    /// The times of calls that overlapped.
+    Overlapped = 1,
+    /// The verdict.
+    Pays = u64::MAX,
+}
+
+impl ReportKind {
+    /// `None`: the word of no report.
+    fn of_word(word: u64) -> Option<ReportKind> {
+        [Self::Blocking, Self::Overlapped, Self::Pays]
+            .into_iter()
+            .find(|&kind| kind as u64 == word)
+    }
+}
 
 pub(super) fn encode(&(at, body): &Report) -> ControlMessage {
-    let (a, b) = match body {
+    let (a, kind) = match body {
         ReportBody::Times { overlapped, times } => (
             u64::from(times[0].to_bits()) | u64::from(times[1].to_bits()) << 32,
-            if overlapped { OVERLAPPED } else { BLOCKING },
+            if overlapped {
+                ReportKind::Overlapped
+            } else {
+                ReportKind::Blocking
+            },
         ),
-        ReportBody::Pays(pays) => (u64::from(pays), PAYS),
+        ReportBody::Pays(pays) => (u64::from(pays), ReportKind::Pays),
     };
-    [at.context, at.number, a, b]
+    [at.context, at.number, a, kind as u64]
 }
 
 /// `None`: no report.
 pub(super) fn decode(message: ControlMessage) -> Option<Report> {
-    let [context, number, a, b] = message;
+    let [context, number, a, kind] = message;
+    let kind = ReportKind::of_word(kind)?;
     let times = [a, a >> 32].map(|bits| f32::from_bits(bits as u32));
     let is_time = |s: &f32| s.is_finite() && *s >= 0.0;
-    let body = match b {
-        PAYS if a < 2 => ReportBody::Pays(a == 1),
-        BLOCKING | OVERLAPPED if times.iter().all(is_time) => ReportBody::Times {
-            overlapped: b == OVERLAPPED,
-            times,
-        },
+    let body = match kind {
+        ReportKind::Pays if a < 2 => ReportBody::Pays(a == 1),
+        ReportKind::Blocking | ReportKind::Overlapped if times.iter().all(is_time) => {
+            let overlapped = kind == ReportKind::Overlapped;
+            ReportBody::Times { overlapped, times }
+        }
         _ => return None,
     };
     Some((CallId { context, number }, body))
@@ -327,7 +346,7 @@ mod tests {
         fn fuzz_a_message_is_a_report_or_nothing(words in any::<[u64; 4]>(), kind in 0u64..3,
             overlapped: bool, seconds in 0.0f32..1e9, pays: bool) {
             let [a, b, c, _] = words;
-            for message in [words, [a, b, c, kind], [a, b, kind, PAYS]] {
+            for message in [words, [a, b, c, kind], [a, b, kind, ReportKind::Pays as u64]] {
                 if let Some(report) = decode(message) {
                     prop_assert_eq!(super::encode(&report), message);
                 }
