@@ -1,6 +1,7 @@
 //! The constructor call that made a datatype, with its arguments (MPI 5.0 §5.1.2 to §5.1.4).
 
 use crate::{Basic, Datatype, TypeError};
+use std::iter::repeat;
 use std::sync::Arc;
 
 /// The order of an array's elements in memory. The numbers are the ABI's.
@@ -200,6 +201,31 @@ pub(crate) enum Expansion<'a> {
     List(Box<dyn Iterator<Item = (i64, i64, &'a Arc<Datatype>)> + 'a>),
 }
 
+impl<'a> Expansion<'a> {
+    /// `elements` elements without gaps.
+    fn run(elements: i64, old: &'a Arc<Datatype>) -> Expansion<'a> {
+        Expansion::Repeat {
+            count: 1,
+            stride: 0,
+            block: elements,
+            old,
+        }
+    }
+
+    /// Blocks of one type, whose displacements count `unit` bytes.
+    fn blocks(
+        displacements: &'a [i64],
+        unit: i64,
+        blocklengths: impl Iterator<Item = i64> + 'a,
+        old: &'a Arc<Datatype>,
+    ) -> Expansion<'a> {
+        let blocks = displacements.iter().zip(blocklengths);
+        Expansion::List(Box::new(
+            blocks.map(move |(d, block)| (d.wrapping_mul(unit), block, old)),
+        ))
+    }
+}
+
 impl Constructor {
     /// The content. Displacements were checked when the type was made. `body` is the content of
     /// types that are made of simpler ones.
@@ -209,26 +235,11 @@ impl Constructor {
         body: Option<&'a Arc<Datatype>>,
     ) -> Expansion<'a> {
         if let Some(body) = body {
-            return Expansion::Repeat {
-                count: 1,
-                stride: 0,
-                block: 1,
-                old: body,
-            };
+            return Expansion::run(1, body);
         }
         match self {
-            Constructor::Dup(old) | Constructor::Resized { old, .. } => Expansion::Repeat {
-                count: 1,
-                stride: 0,
-                block: 1,
-                old,
-            },
-            Constructor::Contiguous { count, old } => Expansion::Repeat {
-                count: 1,
-                stride: 0,
-                block: *count,
-                old,
-            },
+            Constructor::Dup(old) | Constructor::Resized { old, .. } => Expansion::run(1, old),
+            Constructor::Contiguous { count, old } => Expansion::run(*count, old),
             Constructor::Vector {
                 count,
                 blocklength,
@@ -258,42 +269,27 @@ impl Constructor {
                 blocklengths,
                 displacements,
                 old,
-            } => {
-                let extent = old.extent();
-                let blocks = displacements.iter().zip(blocklengths);
-                Expansion::List(Box::new(
-                    blocks.map(move |(d, b)| (d.wrapping_mul(extent), *b, old)),
-                ))
-            }
+            } => Expansion::blocks(
+                displacements,
+                old.extent(),
+                blocklengths.iter().copied(),
+                old,
+            ),
             Constructor::Hindexed {
                 blocklengths,
                 displacements,
                 old,
-            } => Expansion::List(Box::new(
-                displacements
-                    .iter()
-                    .zip(blocklengths)
-                    .map(move |(d, b)| (*d, *b, old)),
-            )),
+            } => Expansion::blocks(displacements, 1, blocklengths.iter().copied(), old),
             Constructor::IndexedBlock {
                 blocklength,
                 displacements,
                 old,
-            } => {
-                let extent = old.extent();
-                Expansion::List(Box::new(
-                    displacements
-                        .iter()
-                        .map(move |d| (d.wrapping_mul(extent), *blocklength, old)),
-                ))
-            }
+            } => Expansion::blocks(displacements, old.extent(), repeat(*blocklength), old),
             Constructor::HindexedBlock {
                 blocklength,
                 displacements,
                 old,
-            } => Expansion::List(Box::new(
-                displacements.iter().map(move |d| (*d, *blocklength, old)),
-            )),
+            } => Expansion::blocks(displacements, 1, repeat(*blocklength), old),
             Constructor::Struct {
                 blocklengths,
                 displacements,

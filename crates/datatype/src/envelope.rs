@@ -117,163 +117,166 @@ impl Datatype {
 
     /// The constructor's arguments, in the standard's order. A named type has none.
     pub fn contents(&self) -> Contents {
-        let large = self.is_large();
-        let (mut integers, mut addresses, mut counts) = (Vec::new(), Vec::new(), Vec::new());
-        let mut datatypes = Vec::new();
-        let mut old = |t: &Arc<Datatype>| datatypes.push(t.clone());
-        {
-            // In the large form every count, stride and displacement is an MPI_Count.
-            let mut int = |list: &[i64]| {
-                if large {
-                    counts.extend(list)
-                } else {
-                    integers.extend(list)
-                }
-            };
-            match &self.constructor {
-                Constructor::Named(_) => {}
-                Constructor::Dup(t) => old(t),
-                Constructor::Contiguous { count, old: t } => {
-                    int(&[*count]);
-                    old(t);
-                }
-                Constructor::Vector {
-                    count,
-                    blocklength,
-                    stride,
-                    old: t,
-                } => {
-                    int(&[*count, *blocklength, *stride]);
-                    old(t);
-                }
-                Constructor::Hvector {
-                    count,
-                    blocklength,
-                    stride,
-                    old: t,
-                } => {
-                    int(&[*count, *blocklength]);
-                    aint(large, &mut counts, &mut addresses, &[*stride]);
-                    old(t);
-                }
-                Constructor::Indexed {
-                    blocklengths,
-                    displacements,
-                    old: t,
-                } => {
-                    int(&[displacements.len() as i64]);
-                    int(blocklengths);
-                    int(displacements);
-                    old(t);
-                }
-                Constructor::Hindexed {
-                    blocklengths,
-                    displacements,
-                    old: t,
-                } => {
-                    int(&[displacements.len() as i64]);
-                    int(blocklengths);
-                    aint(large, &mut counts, &mut addresses, displacements);
-                    old(t);
-                }
-                Constructor::IndexedBlock {
-                    blocklength,
-                    displacements,
-                    old: t,
-                } => {
-                    int(&[displacements.len() as i64, *blocklength]);
-                    int(displacements);
-                    old(t);
-                }
-                Constructor::HindexedBlock {
-                    blocklength,
-                    displacements,
-                    old: t,
-                } => {
-                    int(&[displacements.len() as i64, *blocklength]);
-                    aint(large, &mut counts, &mut addresses, displacements);
-                    old(t);
-                }
-                Constructor::Struct {
-                    blocklengths,
-                    displacements,
-                    types,
-                } => {
-                    int(&[types.len() as i64]);
-                    int(blocklengths);
-                    aint(large, &mut counts, &mut addresses, displacements);
-                    types.iter().for_each(old);
-                }
-                Constructor::Resized { lb, extent, old: t } => {
-                    aint(large, &mut counts, &mut addresses, &[*lb, *extent]);
-                    old(t);
-                }
-                Constructor::Subarray {
-                    sizes,
-                    subsizes,
-                    starts,
-                    order,
-                    old: t,
-                } => {
-                    integers.push(sizes.len() as i64);
-                    let arrays = [&sizes[..], subsizes, starts].concat();
-                    if large {
-                        counts.extend(arrays)
-                    } else {
-                        integers.extend(arrays)
-                    }
-                    integers.push(number(*order));
-                    old(t);
-                }
-                Constructor::Darray {
-                    size,
-                    rank,
-                    dimensions,
-                    order,
-                    old: t,
-                } => {
-                    integers.extend([*size, *rank, dimensions.len() as i64]);
-                    let sizes = dimensions.iter().map(|d| d.size);
-                    if large {
-                        counts.extend(sizes)
-                    } else {
-                        integers.extend(sizes)
-                    }
-                    integers.extend(dimensions.iter().map(|d| i64::from(d.distribution as i32)));
-                    integers.extend(dimensions.iter().map(|d| d.block.unwrap_or(DEFAULT_BLOCK)));
-                    integers.extend(dimensions.iter().map(|d| d.processes));
-                    integers.push(number(*order));
-                    old(t);
-                }
-                Constructor::F90Real { precision, range }
-                | Constructor::F90Complex { precision, range } => {
-                    integers.extend([precision.unwrap_or(UNDEFINED), range.unwrap_or(UNDEFINED)]);
-                }
-                Constructor::F90Integer { range } => integers.push(*range),
-                Constructor::ValueIndex { value, index } => {
-                    old(Datatype::basic(*value));
-                    old(Datatype::basic(*index));
-                }
-            }
-        }
-        Contents {
+        let mut contents = Contents {
             combiner: self.combiner(),
-            integers,
-            addresses,
-            counts,
-            datatypes,
+            integers: Vec::new(),
+            addresses: Vec::new(),
+            counts: Vec::new(),
+            datatypes: Vec::new(),
+        };
+        // In the large form, where all are counts, those that were int come first.
+        self.push_integers(&mut contents);
+        self.push_addresses(&mut contents);
+        self.push_datatypes(&mut contents);
+        contents
+    }
+
+    /// Adds the arguments that are of type int in the constructor's smaller form. Those that are
+    /// MPI_Count in the large form go to the counts then.
+    fn push_integers(&self, contents: &mut Contents) {
+        let large = self.is_large();
+        let integers = &mut contents.integers;
+        let mut count = |list: &[i64], integers: &mut Vec<i64>| {
+            if large {
+                contents.counts.extend(list)
+            } else {
+                integers.extend(list)
+            }
+        };
+        match &self.constructor {
+            Constructor::Named(_)
+            | Constructor::Dup(_)
+            | Constructor::Resized { .. }
+            | Constructor::ValueIndex { .. } => {}
+            Constructor::Contiguous { count: n, .. } => count(&[*n], integers),
+            Constructor::Vector {
+                count: n,
+                blocklength,
+                stride,
+                ..
+            } => count(&[*n, *blocklength, *stride], integers),
+            Constructor::Hvector {
+                count: n,
+                blocklength,
+                ..
+            } => count(&[*n, *blocklength], integers),
+            Constructor::Indexed {
+                blocklengths,
+                displacements,
+                ..
+            } => {
+                count(&[displacements.len() as i64], integers);
+                count(blocklengths, integers);
+                count(displacements, integers);
+            }
+            Constructor::Hindexed {
+                blocklengths,
+                displacements,
+                ..
+            }
+            | Constructor::Struct {
+                blocklengths,
+                displacements,
+                ..
+            } => {
+                count(&[displacements.len() as i64], integers);
+                count(blocklengths, integers);
+            }
+            Constructor::IndexedBlock {
+                blocklength,
+                displacements,
+                ..
+            } => {
+                count(&[displacements.len() as i64, *blocklength], integers);
+                count(displacements, integers);
+            }
+            Constructor::HindexedBlock {
+                blocklength,
+                displacements,
+                ..
+            } => count(&[displacements.len() as i64, *blocklength], integers),
+            Constructor::Subarray {
+                sizes,
+                subsizes,
+                starts,
+                order,
+                ..
+            } => {
+                integers.push(sizes.len() as i64);
+                for list in [sizes, subsizes, starts] {
+                    count(list, integers);
+                }
+                integers.push(number(*order));
+            }
+            Constructor::Darray {
+                size,
+                rank,
+                dimensions,
+                order,
+                ..
+            } => {
+                integers.extend([*size, *rank, dimensions.len() as i64]);
+                for dimension in dimensions {
+                    count(&[dimension.size], integers);
+                }
+                integers.extend(dimensions.iter().map(|d| i64::from(d.distribution as i32)));
+                integers.extend(dimensions.iter().map(|d| d.block.unwrap_or(DEFAULT_BLOCK)));
+                integers.extend(dimensions.iter().map(|d| d.processes));
+                integers.push(number(*order));
+            }
+            Constructor::F90Real { precision, range }
+            | Constructor::F90Complex { precision, range } => {
+                integers.extend([precision.unwrap_or(UNDEFINED), range.unwrap_or(UNDEFINED)]);
+            }
+            Constructor::F90Integer { range } => integers.push(*range),
+        }
+    }
+
+    /// Adds the arguments that are of type MPI_Aint in the constructor's smaller form. In the large
+    /// form they are MPI_Count.
+    fn push_addresses(&self, contents: &mut Contents) {
+        let addresses = if self.is_large() {
+            &mut contents.counts
+        } else {
+            &mut contents.addresses
+        };
+        match &self.constructor {
+            Constructor::Hvector { stride, .. } => addresses.push(*stride),
+            Constructor::Hindexed { displacements, .. }
+            | Constructor::HindexedBlock { displacements, .. }
+            | Constructor::Struct { displacements, .. } => addresses.extend(displacements),
+            Constructor::Resized { lb, extent, .. } => addresses.extend([*lb, *extent]),
+            _ => {}
+        }
+    }
+
+    /// Adds the old types, or those of the elements.
+    fn push_datatypes(&self, contents: &mut Contents) {
+        let datatypes = &mut contents.datatypes;
+        match &self.constructor {
+            Constructor::Named(_)
+            | Constructor::F90Real { .. }
+            | Constructor::F90Complex { .. }
+            | Constructor::F90Integer { .. } => {}
+            Constructor::Dup(old)
+            | Constructor::Contiguous { old, .. }
+            | Constructor::Vector { old, .. }
+            | Constructor::Hvector { old, .. }
+            | Constructor::Indexed { old, .. }
+            | Constructor::Hindexed { old, .. }
+            | Constructor::IndexedBlock { old, .. }
+            | Constructor::HindexedBlock { old, .. }
+            | Constructor::Resized { old, .. }
+            | Constructor::Subarray { old, .. }
+            | Constructor::Darray { old, .. } => datatypes.push(old.clone()),
+            Constructor::Struct { types, .. } => datatypes.extend(types.iter().cloned()),
+            Constructor::ValueIndex { value, index } => {
+                datatypes.extend([*value, *index].map(|b| Datatype::basic(b).clone()));
+            }
         }
     }
 }
 
 fn number(order: Order) -> i64 {
     i64::from(order as i32)
-}
-
-fn aint(large: bool, counts: &mut Vec<i64>, addresses: &mut Vec<i64>, list: &[i64]) {
-    if large {
-        counts.extend(list)
-    } else {
-        addresses.extend(list)
-    }
 }
