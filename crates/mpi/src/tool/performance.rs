@@ -10,6 +10,9 @@ use crate::coll::{Algorithm, COUNTERS};
 use crate::device::{self, TRANSPORT_NAMES};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use variables::{OF_EACH_TRANSPORT, SINGLE};
+
+mod variables;
 
 /// The class of a variable (MPI 5.0 §15.3.7.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,193 +74,75 @@ impl Performance {
         static ALL: OnceLock<Vec<Performance>> = OnceLock::new();
         ALL.get_or_init(|| {
             let mut all = Vec::new();
-            let mut add = |metric, class, group, name: &str, description: &str| {
-                all.push(Performance {
-                    name: name.into(),
-                    description: description.into(),
-                    verbosity: match group {
-                        Group::TransportSelf | Group::TransportShm | Group::TransportTcp => {
-                            Verbosity::UserBasic
-                        }
-                        Group::Waiting | Group::Matching => Verbosity::UserDetail,
-                        _ => Verbosity::TunerDetail,
-                    },
-                    class,
-                    group,
-                    metric,
-                });
-            };
-            use Class::{Aggregate, Counter, HighWatermark, Level, Timer};
-            for (way, name) in TRANSPORT_NAMES.iter().enumerate() {
-                let mut count = |metric, class, ending, description: &str| {
-                    add(
+            for (transport, name) in TRANSPORT_NAMES.iter().enumerate() {
+                let group = Group::of_way(transport);
+                for (metric, class, ending, description) in OF_EACH_TRANSPORT {
+                    let name = format!("{name}_{ending}");
+                    let metric = metric(transport);
+                    all.push(Performance::new(
                         metric,
                         class,
-                        Group::of_way(way),
-                        &format!("{name}_{ending}"),
-                        description,
-                    );
-                };
-                count(
-                    Metric::Sent(way),
-                    Counter,
-                    "messages_sent",
-                    "messages sent, those of collectives and of Ferry itself included",
-                );
-                count(
-                    Metric::SentBytes(way),
-                    Aggregate,
-                    "bytes_sent",
-                    "bytes in these messages",
-                );
-                count(
-                    Metric::Received(way),
-                    Counter,
-                    "messages_received",
-                    "messages that have arrived, or of which an announcement has",
-                );
-                count(
-                    Metric::ReceivedBytes(way),
-                    Aggregate,
-                    "bytes_received",
-                    "bytes in these messages",
-                );
+                        group,
+                        name,
+                        description.into(),
+                    ));
+                }
             }
-            add(
-                Metric::Refused,
-                Counter,
-                Group::TransportTcp,
-                "tcp_connections_refused",
-                "connections that were sent away: of strangers, or given up before they were made",
-            );
-            let mut protocol = |metric, class, name, description| {
-                add(metric, class, Group::Protocols, name, description);
-            };
-            protocol(
-                Metric::SentEager,
-                Counter,
-                "sent_eager",
-                "messages sent at once",
-            );
-            protocol(
-                Metric::SentAnnounced,
-                Counter,
-                "sent_announced",
-                "large messages sent, which are announced first",
-            );
-            protocol(
-                Metric::ReceivedEager,
-                Counter,
-                "received_eager",
-                "messages that came at once",
-            );
-            protocol(
-                Metric::ReceivedAnnounced,
-                Counter,
-                "received_announced",
-                "large messages whose announcement has come",
-            );
-            protocol(
-                Metric::Read,
-                Counter,
-                "messages_read",
-                "messages that this process read from their sender's memory",
-            );
-            protocol(
-                Metric::ReadBytes,
-                Aggregate,
-                "bytes_read",
-                "bytes in these messages",
-            );
-            let mut matching = |metric, class, name, description| {
-                add(metric, class, Group::Matching, name, description);
-            };
-            matching(
-                Metric::Unexpected,
-                Counter,
-                "unexpected_messages",
-                "messages that came before their receive",
-            );
-            matching(
-                Metric::QueueLength,
-                Level,
-                "unexpected_queue_length",
-                "messages that wait for their receive now",
-            );
-            matching(
-                Metric::QueueMost,
-                HighWatermark,
-                "unexpected_queue_length_max",
-                "most messages that have waited for their receives at once",
-            );
-            matching(
-                Metric::QueueBytes,
-                Level,
-                "unexpected_queue_bytes",
-                "bytes of waiting messages that are kept here, not at their sender",
-            );
-            matching(
-                Metric::CommQueueLength,
-                Level,
-                "comm_unexpected_queue_length",
-                "point-to-point messages of this communicator that wait for their receive now",
-            );
-            matching(
-                Metric::CommPosted,
-                Level,
-                "comm_posted_receives",
-                "point-to-point receives of this communicator that wait for their message now",
-            );
-            let mut waiting = |metric, class, name, description| {
-                add(metric, class, Group::Waiting, name, description);
-            };
-            waiting(
-                Metric::Idle,
-                Timer,
-                "time_waiting",
-                "seconds spent in calls that wait, once they have nothing to do; waits of less \
-             than a microsecond are not timed",
-            );
-            waiting(
-                Metric::Sleeps,
-                Counter,
-                "sleeps",
-                "how often a waiting thread has gone to sleep",
-            );
-            waiting(
-                Metric::Yields,
-                Counter,
-                "yields",
-                "how often a thread that waits, or asks again and again, has handed its core over",
-            );
-            let mut collective = |metric, name: &str, description: &str| {
-                add(metric, Counter, Group::CollectiveCounts, name, description);
-            };
-            collective(
-                Metric::CommCollectives,
-                "comm_collectives",
-                "collectives called on this communicator",
-            );
-            collective(
-                Metric::Board,
-                "coll_by_board",
-                "collectives by a board in the node's memory",
-            );
-            for algorithm in Algorithm::ALL {
+            for (metric, class, group, name, description) in SINGLE {
+                all.push(Performance::new(
+                    metric,
+                    class,
+                    group,
+                    name.into(),
+                    description.into(),
+                ));
+            }
+            let algorithms = Algorithm::ALL.into_iter().map(|algorithm| {
                 let name = algorithm.name();
-                collective(
-                    Metric::By(Some(algorithm)),
-                    &format!("coll_by_{name}"),
-                    &format!("collectives by messages, algorithm {name}"),
-                );
-            }
-            collective(
-                Metric::By(None),
-                "coll_by_other",
-                "collectives by messages for which there is no choice of algorithms",
+                let description = format!("collectives by messages, algorithm {name}");
+                (Some(algorithm), format!("coll_by_{name}"), description)
+            });
+            let other = "collectives by messages for which there is no choice of algorithms";
+            let other = (None, "coll_by_other".into(), other.into());
+            all.extend(
+                algorithms
+                    .chain([other])
+                    .map(|(algorithm, name, description)| {
+                        let metric = Metric::By(algorithm);
+                        Performance::new(
+                            metric,
+                            Class::Counter,
+                            Group::CollectiveCounts,
+                            name,
+                            description,
+                        )
+                    }),
             );
             all
         })
+    }
+
+    fn new(
+        metric: Metric,
+        class: Class,
+        group: Group,
+        name: String,
+        description: String,
+    ) -> Performance {
+        Performance {
+            name,
+            description,
+            verbosity: match group {
+                Group::TransportSelf | Group::TransportShm | Group::TransportTcp => {
+                    Verbosity::UserBasic
+                }
+                Group::Waiting | Group::Matching => Verbosity::UserDetail,
+                _ => Verbosity::TunerDetail,
+            },
+            class,
+            group,
+            metric,
+        }
     }
 
     /// The index of the variable of that class and name.
