@@ -92,18 +92,8 @@ impl Problem {
         if self.kind == Kind::Alltoall {
             return self.hierarchical_alltoall_seconds(shape, &within, between);
         }
-        let level = |kind, ranks, bytes, cost: &Cost| {
-            let level = Problem {
-                kind,
-                ranks,
-                bytes,
-                nodes: None,
-                ..*self
-            };
-            level.seconds(level.choose(cost, None), cost)
-        };
-        let intranode = |kind, bytes| level(kind, shape.largest, bytes, &within);
-        let internode_s = level(self.kind, shape.nodes, self.bytes, between);
+        let intranode = |kind, bytes| self.level_seconds(kind, shape.largest, bytes, &within);
+        let internode_s = self.level_seconds(self.kind, shape.nodes, self.bytes, between);
         let block = self.bytes / i64::from(self.ranks.max(1));
         let bcast = || intranode(Kind::Bcast, self.bytes);
         internode_s
@@ -111,9 +101,10 @@ impl Problem {
                 Kind::Bcast | Kind::Reduce => intranode(self.kind, self.bytes),
                 Kind::Allgather => intranode(Kind::Gather, block) + bcast(),
                 Kind::Scan => intranode(Kind::Scan, self.bytes) + bcast(),
-                Kind::ReduceScatter => {
-                    intranode(Kind::Reduce, self.bytes) + intranode(Kind::Scatter, block)
+                Kind::ReduceScatter if self.is_striped(between) => {
+                    return self.striped_seconds(shape, &within, between);
                 }
+                Kind::ReduceScatter => self.scattering_seconds(shape, &within),
                 _ => intranode(Kind::Reduce, self.bytes) + bcast(),
             }
     }
@@ -151,5 +142,47 @@ impl Problem {
         phase(within, on_node, leaders, Crossing::default())
             + phase(between, nodes / leaders, blocks / members, all)
             + phase(within, on_node, blocks, Crossing::default())
+    }
+
+    /// Seconds of one level, with its quickest algorithm.
+    fn level_seconds(&self, kind: Kind, ranks: u32, bytes: i64, cost: &Cost) -> f64 {
+        let level = Problem {
+            kind,
+            ranks,
+            bytes,
+            nodes: None,
+            ..*self
+        };
+        level.seconds(level.choose(cost, None), cost)
+    }
+
+    /// Does a reduce-scatter in two levels go in stripes, and not by leaders?
+    pub(crate) fn is_striped(&self, between: &Cost) -> bool {
+        let Some(shape) = self.nodes.filter(|s| s.is_equal() && self.commutes) else {
+            return false;
+        };
+        let within = Cost::shared_memory(shape.largest, u32::MAX);
+        let internode_s = self.level_seconds(self.kind, shape.nodes, self.bytes, between);
+        let by_leaders_s = internode_s + self.scattering_seconds(shape, &within);
+        self.striped_seconds(shape, &within, between) < by_leaders_s
+    }
+
+    /// Seconds within a node of a reduce-scatter by leaders.
+    fn scattering_seconds(&self, shape: NodeShape, within: &Cost) -> f64 {
+        let block = self.bytes / i64::from(self.ranks.max(1));
+        self.level_seconds(Kind::Reduce, shape.largest, self.bytes, within)
+            + self.level_seconds(Kind::Scatter, shape.largest, block, within)
+    }
+
+    /// Seconds of a reduce-scatter in stripes: the input is sorted, each node reduces and scatters
+    /// all of it, and then each stripe goes between nodes. All stripes of a node share its link.
+    fn striped_seconds(&self, shape: NodeShape, within: &Cost, between: &Cost) -> f64 {
+        let (m, members) = (self.bytes as f64, f64::from(shape.largest));
+        let stripe = self.bytes / i64::from(shape.largest.max(1));
+        f64::from(self.ranks) * within.copy_s
+            + m * within.copy_byte_s
+            + self.level_seconds(self.kind, shape.largest, self.bytes, within)
+            + self.level_seconds(self.kind, shape.nodes, stripe, between)
+            + m * between.byte_s * (members - 1.) / members
     }
 }

@@ -240,6 +240,16 @@ impl<'a> Levels<'a> {
     /// Both forms of MPI_Reduce_scatter, of elements of so many bytes. For nodes whose ranks follow
     /// each other.
     pub(crate) fn reduce_scatter(&self, b: &mut Builder, x: Operand, shares: Shares, element: i64) {
+        let problem = Problem {
+            kind: Kind::ReduceScatter,
+            ranks: self.map.size(),
+            bytes: x.input.count * element,
+            commutes: x.commutes,
+            nodes: Some(self.map.shape()),
+        };
+        if problem.is_striped(self.internode) {
+            return self.reduce_scatter_in_stripes(b, x, shares, element);
+        }
         let leads = self.node_team.rank == 0;
         // Only the leader has sums of others.
         let room = |b: &mut Builder, count| match leads {
@@ -276,6 +286,54 @@ impl<'a> Levels<'a> {
         };
         b.among(&self.members, |b| {
             gather::scatter_flat(b, self.node_team, 0, Some(shares.output), &share);
+        });
+    }
+
+    /// The same without leaders, for large data: a stripe is what the ranks with the same place in
+    /// their nodes get. The ranks of each node reduce and scatter the stripes, then those with the
+    /// same place their stripe. For commutative operations and nodes of one size.
+    fn reduce_scatter_in_stripes(&self, b: &mut Builder, x: Operand, shares: Shares, element: i64) {
+        let nodes = self.map.shape().nodes;
+        let rank = |node, place| self.begin(node) + place;
+        // Stripe after stripe.
+        let sorted = b.scratch(x.input.count);
+        let mut starts = Vec::with_capacity(self.map.size() as usize + 1);
+        let mut at = 0;
+        for place in 0..self.node_team.size {
+            for node in 0..nodes {
+                let begin = (shares.start)(rank(node, place));
+                let count = (shares.start)(rank(node, place) + 1) - begin;
+                b.copy(x.input.part(begin, count), sorted.part(at, count));
+                starts.push(at);
+                at += count;
+            }
+        }
+        starts.push(at);
+        let stripe = |place: u32| starts[(place * nodes) as usize];
+        let own = self.node_team.rank;
+        let sum = b.scratch(stripe(own + 1) - stripe(own));
+        let of_node = Shares {
+            start: &stripe,
+            output: sum,
+            in_place: false,
+        };
+        let algorithm = self.choose_intranode(Kind::ReduceScatter, at * element, true);
+        b.among(&self.members, |b| {
+            let x = Operand { input: sorted, ..x };
+            reduce_scatter::run(b, algorithm, self.node_team, x, of_node);
+        });
+        b.sync();
+        let start = |node: u32| starts[(own * nodes + node) as usize] - stripe(own);
+        let of_stripe = Shares {
+            start: &start,
+            output: shares.output,
+            in_place: false,
+        };
+        let algorithm = self.choose_internode(Kind::ReduceScatter, sum.count * element, true);
+        let ranks: Vec<u32> = (0..nodes).map(|node| rank(node, own)).collect();
+        b.among(&ranks, |b| {
+            let x = Operand { input: sum, ..x };
+            reduce_scatter::run(b, algorithm, self.leader_team(), x, of_stripe);
         });
     }
 
