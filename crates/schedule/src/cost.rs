@@ -96,6 +96,14 @@ impl Cost {
         }
     }
 
+    /// The figures where so many ranks send through one link at a time.
+    pub(crate) fn of_shared_link(&self, ranks: u32) -> Cost {
+        Cost {
+            byte_s: self.byte_s * f64::from(ranks),
+            ..*self
+        }
+    }
+
     /// Seconds of a collective of `n` ranks: of the longest chain of messages, of all ranks' work,
     /// and of what crosses a node's link.
     pub(crate) fn seconds(&self, n: f64, path: Load, work: Load, crossing: Crossing) -> f64 {

@@ -101,11 +101,11 @@ impl Problem {
                 Kind::Bcast | Kind::Reduce => intranode(self.kind, self.bytes),
                 Kind::Allgather => intranode(Kind::Gather, block) + bcast(),
                 Kind::Scan => intranode(Kind::Scan, self.bytes) + bcast(),
-                Kind::ReduceScatter if self.is_striped(between) => {
+                Kind::Barrier => intranode(Kind::Reduce, 0) + bcast(),
+                _ if self.is_striped(between) => {
                     return self.striped_seconds(shape, &within, between);
                 }
-                Kind::ReduceScatter => self.scattering_seconds(shape, &within),
-                _ => intranode(Kind::Reduce, self.bytes) + bcast(),
+                _ => self.leaders_intranode_seconds(shape, &within),
             }
     }
 
@@ -156,33 +156,49 @@ impl Problem {
         level.seconds(level.choose(cost, None), cost)
     }
 
-    /// Does a reduce-scatter in two levels go in stripes, and not by leaders?
+    /// Does a reduce-scatter or an allreduce in two levels go in stripes, and not by leaders?
     pub(crate) fn is_striped(&self, between: &Cost) -> bool {
         let Some(shape) = self.nodes.filter(|s| s.is_equal() && self.commutes) else {
             return false;
         };
         let within = Cost::shared_memory(shape.largest, u32::MAX);
         let internode_s = self.level_seconds(self.kind, shape.nodes, self.bytes, between);
-        let by_leaders_s = internode_s + self.scattering_seconds(shape, &within);
+        let by_leaders_s = internode_s + self.leaders_intranode_seconds(shape, &within);
         self.striped_seconds(shape, &within, between) < by_leaders_s
     }
 
-    /// Seconds within a node of a reduce-scatter by leaders.
-    fn scattering_seconds(&self, shape: NodeShape, within: &Cost) -> f64 {
+    /// Seconds within a node of a reduce-scatter or an allreduce by leaders.
+    fn leaders_intranode_seconds(&self, shape: NodeShape, within: &Cost) -> f64 {
+        let intranode = |kind, bytes| self.level_seconds(kind, shape.largest, bytes, within);
         let block = self.bytes / i64::from(self.ranks.max(1));
-        self.level_seconds(Kind::Reduce, shape.largest, self.bytes, within)
-            + self.level_seconds(Kind::Scatter, shape.largest, block, within)
+        let spread_s = match self.kind {
+            Kind::ReduceScatter => intranode(Kind::Scatter, block),
+            _ => intranode(Kind::Bcast, self.bytes),
+        };
+        intranode(Kind::Reduce, self.bytes) + spread_s
     }
 
-    /// Seconds of a reduce-scatter in stripes: the input is sorted, each node reduces and scatters
-    /// all of it, and then each stripe goes between nodes. All stripes of a node share its link.
+    /// Seconds of a reduce-scatter or an allreduce in stripes: each node reduces and scatters all
+    /// of the data, and then each stripe goes between nodes. All stripes of a node share its link.
+    /// What is scattered is sorted before; what all ranks want is gathered behind.
     fn striped_seconds(&self, shape: NodeShape, within: &Cost, between: &Cost) -> f64 {
-        let (m, members) = (self.bytes as f64, f64::from(shape.largest));
+        let m = self.bytes as f64;
         let stripe = self.bytes / i64::from(shape.largest.max(1));
-        f64::from(self.ranks) * within.copy_s
-            + m * within.copy_byte_s
-            + self.level_seconds(self.kind, shape.largest, self.bytes, within)
-            + self.level_seconds(self.kind, shape.nodes, stripe, between)
-            + m * between.byte_s * (members - 1.) / members
+        let intranode_s =
+            self.level_seconds(Kind::ReduceScatter, shape.largest, self.bytes, within);
+        let rest_s = match self.kind {
+            Kind::ReduceScatter => f64::from(self.ranks) * within.copy_s + m * within.copy_byte_s,
+            _ => {
+                let gather = Problem {
+                    kind: Kind::Allgatherv,
+                    ranks: shape.largest,
+                    nodes: None,
+                    ..*self
+                };
+                gather.seconds(Algorithm::Ring, within)
+            }
+        };
+        let between = between.of_shared_link(shape.largest);
+        intranode_s + rest_s + self.level_seconds(self.kind, shape.nodes, stripe, &between)
     }
 }

@@ -11,7 +11,7 @@ use crate::gather::{self, Uniform};
 use crate::node_map::NodeMap;
 use crate::reduce::{self, Operand};
 use crate::reduce_scatter::{self, Shares};
-use crate::step::{Builder, Piece, Team};
+use crate::step::{Builder, Piece, Team, cut};
 use crate::{allreduce, barrier, bcast, scan};
 
 /// Both levels as one rank sees them.
@@ -101,6 +101,12 @@ impl<'a> Levels<'a> {
         choose(kind, nodes, bytes, commutes, self.internode)
     }
 
+    /// The cheapest algorithm between nodes while all ranks of a node use its link.
+    fn choose_stripe(&self, kind: Kind, bytes: i64) -> Algorithm {
+        let cost = self.internode.of_shared_link(self.node_team.size);
+        choose(kind, self.map.shape().nodes, bytes, true, &cost)
+    }
+
     /// Broadcast within the node, from its member `root`.
     fn bcast_intranode(&self, b: &mut Builder, root: u32, data: Piece, bytes: i64) {
         if self.node_team.size > 1 {
@@ -171,8 +177,30 @@ impl<'a> Levels<'a> {
         }
     }
 
+    /// The problem of a call on all ranks.
+    fn problem(&self, kind: Kind, bytes: i64, commutes: bool) -> Problem {
+        Problem {
+            kind,
+            ranks: self.map.size(),
+            bytes,
+            commutes,
+            nodes: Some(self.map.shape()),
+        }
+    }
+
+    /// The ranks that have the same place in their nodes, which are of one size.
+    fn ranks_of_place(&self) -> Vec<u32> {
+        let nodes = 0..self.map.shape().nodes;
+        let place = self.node_team.rank as usize;
+        nodes.map(|node| self.map.ranks_of(node)[place]).collect()
+    }
+
     /// MPI_Allreduce.
     pub(crate) fn allreduce(&self, b: &mut Builder, d: Data) {
+        let problem = self.problem(Kind::Allreduce, d.bytes(), d.x.commutes);
+        if problem.is_striped(self.internode) {
+            return self.allreduce_in_stripes(b, d);
+        }
         self.reduce_intranode(b, 0, d);
         b.sync();
         if self.node_team.rank == 0 {
@@ -186,6 +214,41 @@ impl<'a> Levels<'a> {
             });
         }
         self.bcast_intranode(b, 0, d.output, d.bytes());
+    }
+
+    /// The same without leaders, for large data: each rank of a node has the sum of one part of it,
+    /// which it reduces with those of the same place in other nodes. For commutative operations and
+    /// nodes of one size.
+    fn allreduce_in_stripes(&self, b: &mut Builder, d: Data) {
+        let team = self.node_team;
+        let start = |place: u32| cut(d.output.count, team.size, place);
+        let part = |place: u32| d.output.part(start(place), start(place + 1) - start(place));
+        let own = part(team.rank);
+        let shares = Shares {
+            start: &start,
+            output: own,
+            in_place: d.x.input == d.output,
+        };
+        let algorithm = self.choose_intranode(Kind::ReduceScatter, d.bytes(), true);
+        b.among(&self.members, |b| {
+            reduce_scatter::run(b, algorithm, team, d.x, shares)
+        });
+        b.sync();
+        let algorithm = self.choose_stripe(Kind::Allreduce, own.count * d.element);
+        b.among(&self.ranks_of_place(), |b| {
+            let x = Operand { input: own, ..d.x };
+            allreduce::run(b, algorithm, self.leader_team(), x, own);
+        });
+        b.sync();
+        let blocks = Blocks {
+            own: None,
+            block: &part,
+            bytes: &|place| part(place).count * d.element,
+            whole: None,
+        };
+        b.among(&self.members, |b| {
+            allgather::run(b, Algorithm::Ring, team, blocks, own.count * d.element);
+        });
     }
 
     /// MPI_Allgather into `whole`, of blocks of `bytes` packed bytes. `own`: this rank's block;
@@ -240,13 +303,7 @@ impl<'a> Levels<'a> {
     /// Both forms of MPI_Reduce_scatter, of elements of so many bytes. For nodes whose ranks follow
     /// each other.
     pub(crate) fn reduce_scatter(&self, b: &mut Builder, x: Operand, shares: Shares, element: i64) {
-        let problem = Problem {
-            kind: Kind::ReduceScatter,
-            ranks: self.map.size(),
-            bytes: x.input.count * element,
-            commutes: x.commutes,
-            nodes: Some(self.map.shape()),
-        };
+        let problem = self.problem(Kind::ReduceScatter, x.input.count * element, x.commutes);
         if problem.is_striped(self.internode) {
             return self.reduce_scatter_in_stripes(b, x, shares, element);
         }
@@ -329,9 +386,8 @@ impl<'a> Levels<'a> {
             output: shares.output,
             in_place: false,
         };
-        let algorithm = self.choose_internode(Kind::ReduceScatter, sum.count * element, true);
-        let ranks: Vec<u32> = (0..nodes).map(|node| rank(node, own)).collect();
-        b.among(&ranks, |b| {
+        let algorithm = self.choose_stripe(Kind::ReduceScatter, sum.count * element);
+        b.among(&self.ranks_of_place(), |b| {
             let x = Operand { input: sum, ..x };
             reduce_scatter::run(b, algorithm, self.leader_team(), x, of_stripe);
         });
