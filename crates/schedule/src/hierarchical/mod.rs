@@ -1,6 +1,7 @@
 //! Collectives in two levels: within each node, and between one rank of each, its leader (MPICH:
 //! SMP-aware collectives; Open MPI: coll/han). So a node's link carries the data once, and not once
-//! for each of the node's ranks. Each level uses the algorithm that is cheapest there.
+//! for each of the node's ranks. Each level uses the algorithm that is cheapest there. Large
+//! reductions have no leaders, but go in stripes, one for each rank of a node.
 
 mod alltoall;
 
