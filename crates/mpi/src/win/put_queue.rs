@@ -70,6 +70,10 @@ impl Win {
         if len > PUT_MAX_BYTES {
             return Ok(false);
         }
+        // The address of no bytes may be null.
+        if len == 0 {
+            return Ok(true);
+        }
         // SAFETY: the caller's promise.
         let bytes = unsafe { std::slice::from_raw_parts(from, len) };
         let mut queue = target.puts.lock().unwrap_or_else(PoisonError::into_inner);
