@@ -60,7 +60,8 @@ impl Cost {
             link_message_s: 0.,
             reduce_byte_s: 4.0e-11,
             copy_byte_s: 4.0e-11,
-            copy_s: 2.5e-8,
+            // Not told apart from what messages cost.
+            copy_s: 0.,
             cores: if cores == 0 { 1 } else { cores },
             segment_bytes: 64 << 10,
             window_peers: 32,
@@ -79,6 +80,7 @@ impl Cost {
     ///   share, as the receiver reads many at once.
     /// - `byte_s`: the slope of half the round trip from 256 KiB to 4 MiB.
     /// - `rendezvous_s`: what 256 KiB take beyond latency and bytes.
+    /// - `copy_s`: Bruck's algorithm beside spread, on one rank and on two of a node (2026-11-27).
     /// - `link_message_s`: not measured. An estimate: network cards pass some ten million a second.
     ///
     /// A slower network has more of all of them. The choice depends on their ratios.
@@ -91,6 +93,7 @@ impl Cost {
             rendezvous_s: 6.0e-6,
             byte_s: 1.2e-10,
             link_message_s: 1.0e-7,
+            copy_s: 2.5e-8,
             cores: u32::MAX,
             ..Cost::shared_memory(1, 1)
         }

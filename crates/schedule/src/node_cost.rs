@@ -127,11 +127,10 @@ impl Problem {
                 messages: 1. + (messages - 1.).max(0.) * cost.overhead_s / cost.latency_s,
                 count: messages,
                 bytes: blocks * m,
-                copies,
                 copied: blocks * m,
                 ..Load::default()
             };
-            cost.seconds(1., path, Load::default(), crossing)
+            cost.seconds(1., path, Load::default(), crossing) + copies * between.copy_s
         };
         let all = Crossing {
             messages: nodes,
@@ -187,7 +186,7 @@ impl Problem {
         let intranode_s =
             self.level_seconds(Kind::ReduceScatter, shape.largest, self.bytes, within);
         let rest_s = match self.kind {
-            Kind::ReduceScatter => f64::from(self.ranks) * within.copy_s + m * within.copy_byte_s,
+            Kind::ReduceScatter => f64::from(self.ranks) * between.copy_s + m * within.copy_byte_s,
             _ => {
                 let gather = Problem {
                     kind: Kind::Allgatherv,
