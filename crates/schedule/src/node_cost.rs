@@ -85,6 +85,12 @@ impl Problem {
 
     /// Seconds of an algorithm in two levels, with the quickest algorithms of each.
     pub(crate) fn hierarchical_seconds(&self, between: &Cost) -> f64 {
+        self.leaders_seconds(between)
+            .min(self.striped_seconds(between))
+    }
+
+    /// Seconds of an algorithm in two levels, with leaders.
+    fn leaders_seconds(&self, between: &Cost) -> f64 {
         let Some(shape) = self.nodes else {
             return f64::INFINITY;
         };
@@ -93,20 +99,18 @@ impl Problem {
             return self.hierarchical_alltoall_seconds(shape, &within, between);
         }
         let intranode = |kind, bytes| self.level_seconds(kind, shape.largest, bytes, &within);
-        let internode_s = self.level_seconds(self.kind, shape.nodes, self.bytes, between);
         let block = self.bytes / i64::from(self.ranks.max(1));
         let bcast = || intranode(Kind::Bcast, self.bytes);
-        internode_s
-            + match self.kind {
-                Kind::Bcast | Kind::Reduce => intranode(self.kind, self.bytes),
-                Kind::Allgather => intranode(Kind::Gather, block) + bcast(),
-                Kind::Scan => intranode(Kind::Scan, self.bytes) + bcast(),
-                Kind::Barrier => intranode(Kind::Reduce, 0) + bcast(),
-                _ if self.is_striped(between) => {
-                    return self.striped_seconds(shape, &within, between);
-                }
-                _ => self.leaders_intranode_seconds(shape, &within),
+        let intranode_s = match self.kind {
+            Kind::Bcast | Kind::Reduce => intranode(self.kind, self.bytes),
+            Kind::Allgather => intranode(Kind::Gather, block) + bcast(),
+            Kind::Scan => intranode(Kind::Scan, self.bytes) + bcast(),
+            Kind::ReduceScatter => {
+                intranode(Kind::Reduce, self.bytes) + intranode(Kind::Scatter, block)
             }
+            _ => intranode(Kind::Reduce, self.bytes) + bcast(),
+        };
+        intranode_s + self.level_seconds(self.kind, shape.nodes, self.bytes, between)
     }
 
     /// Seconds of an all-to-all in two levels: a leader gathers, exchanges with its range of nodes,
@@ -157,47 +161,36 @@ impl Problem {
 
     /// Does a reduce-scatter or an allreduce in two levels go in stripes, and not by leaders?
     pub(crate) fn is_striped(&self, between: &Cost) -> bool {
-        let Some(shape) = self.nodes.filter(|s| s.is_equal() && self.commutes) else {
-            return false;
-        };
-        let within = Cost::shared_memory(shape.largest, u32::MAX);
-        let internode_s = self.level_seconds(self.kind, shape.nodes, self.bytes, between);
-        let by_leaders_s = internode_s + self.leaders_intranode_seconds(shape, &within);
-        self.striped_seconds(shape, &within, between) < by_leaders_s
-    }
-
-    /// Seconds within a node of a reduce-scatter or an allreduce by leaders.
-    fn leaders_intranode_seconds(&self, shape: NodeShape, within: &Cost) -> f64 {
-        let intranode = |kind, bytes| self.level_seconds(kind, shape.largest, bytes, within);
-        let block = self.bytes / i64::from(self.ranks.max(1));
-        let spread_s = match self.kind {
-            Kind::ReduceScatter => intranode(Kind::Scatter, block),
-            _ => intranode(Kind::Bcast, self.bytes),
-        };
-        intranode(Kind::Reduce, self.bytes) + spread_s
+        self.striped_seconds(between) < self.leaders_seconds(between)
     }
 
     /// Seconds of a reduce-scatter or an allreduce in stripes: each node reduces and scatters all
     /// of the data, and then each stripe goes between nodes. All stripes of a node share its link.
-    /// What is scattered is sorted before; what all ranks want is gathered behind.
-    fn striped_seconds(&self, shape: NodeShape, within: &Cost, between: &Cost) -> f64 {
+    /// What is scattered is sorted before; what all ranks want is gathered behind. Infinite for
+    /// what cannot go in stripes.
+    fn striped_seconds(&self, between: &Cost) -> f64 {
+        let Some(shape) = self.nodes.filter(|s| s.is_equal() && self.commutes) else {
+            return f64::INFINITY;
+        };
+        let within = Cost::shared_memory(shape.largest, u32::MAX);
         let m = self.bytes as f64;
-        let stripe = self.bytes / i64::from(shape.largest.max(1));
-        let intranode_s =
-            self.level_seconds(Kind::ReduceScatter, shape.largest, self.bytes, within);
-        let rest_s = match self.kind {
+        let sort_or_gather_s = match self.kind {
             Kind::ReduceScatter => f64::from(self.ranks) * between.copy_s + m * within.copy_byte_s,
-            _ => {
+            Kind::Allreduce => {
                 let gather = Problem {
                     kind: Kind::Allgatherv,
                     ranks: shape.largest,
                     nodes: None,
                     ..*self
                 };
-                gather.seconds(Algorithm::Ring, within)
+                gather.seconds(Algorithm::Ring, &within)
             }
+            _ => return f64::INFINITY,
         };
-        let between = between.of_shared_link(shape.largest);
-        intranode_s + rest_s + self.level_seconds(self.kind, shape.nodes, stripe, &between)
+        let stripe = self.bytes / i64::from(shape.largest.max(1));
+        let shared = between.of_shared_link(shape.largest);
+        self.level_seconds(Kind::ReduceScatter, shape.largest, self.bytes, &within)
+            + sort_or_gather_s
+            + self.level_seconds(self.kind, shape.nodes, stripe, &shared)
     }
 }

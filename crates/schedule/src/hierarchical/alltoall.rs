@@ -192,12 +192,13 @@ impl<'a> Leader<'a> {
     fn spread(&self, b: &mut Builder, own: Piece) {
         let levels = self.levels;
         let width = self.place(self.ranks.end);
+        let here = levels.ranks_of_nodes(levels.node..levels.node + 1);
         for (member, &rank) in (0u32..).zip(&levels.members) {
             let begin = i64::from(member) * width;
             let packed = self.blocks(self.outgoing, begin, begin + width);
             for from in self.ranks.clone() {
-                let block = match levels.map.node_of(from) == levels.node {
-                    true => self.gathered_from(from - levels.begin(levels.node), rank..rank + 1),
+                let block = match here.contains(&from) {
+                    true => self.gathered_from(from - here.start, rank..rank + 1),
                     false => {
                         let at = self.place(from) * self.members() + i64::from(member);
                         self.blocks(self.incoming, at, at + 1)
