@@ -167,8 +167,7 @@ fn gather_bcast(b: &mut Builder, t: Team, x: Blocks, bytes: i64) {
     let own = x.own.or_else(|| (t.rank != 0).then(|| (x.block)(t.rank)));
     let uniform = gather::Uniform {
         bytes,
-        whole,
-        units: whole.count / i64::from(t.size),
+        first: whole.part(0, whole.count / i64::from(t.size)),
         own,
     };
     gather::gather_binomial(b, t, 0, uniform);

@@ -7,18 +7,19 @@ use crate::step::{Builder, Peer, Piece, Team};
 pub(crate) struct Uniform {
     /// Packed bytes of a block.
     pub(crate) bytes: i64,
-    /// The root's buffer, with all blocks in rank order. Significant only at the root.
-    pub(crate) whole: Piece,
-    /// Units of `whole` per block.
-    pub(crate) units: i64,
+    /// The block of rank 0 in the root's buffer. The others follow it in rank order. Significant
+    /// only at the root.
+    pub(crate) first: Piece,
     /// This rank's own block. `None` at a root whose block is in place.
     pub(crate) own: Option<Piece>,
 }
 
 impl Uniform {
-    fn blocks(&self, from: u32, n: u32) -> Piece {
-        self.whole
-            .part(i64::from(from) * self.units, i64::from(n) * self.units)
+    /// At the root: the blocks of `n` ranks from `rank` on.
+    pub(crate) fn blocks(&self, rank: u32, n: u32) -> Piece {
+        let units = self.first.count;
+        self.first
+            .part(i64::from(rank) * units, i64::from(n) * units)
     }
 }
 

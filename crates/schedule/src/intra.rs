@@ -213,29 +213,14 @@ impl<'a> Planner<'a> {
         if block.bytes == 0 {
             return;
         }
-        let own = (!in_place || t.rank != root).then(|| Piece::send(0, block.send));
-        let whole = Piece::recv(
-            0,
-            if t.rank == root {
-                block.recv * i64::from(t.size)
-            } else {
-                0
-            },
-        );
+        let x = Uniform {
+            bytes: block.bytes,
+            first: Piece::recv(0, block.recv),
+            own: (!in_place || t.rank != root).then(|| Piece::send(0, block.send)),
+        };
         match self.choose(block.bytes, true) {
-            Algorithm::Flat => {
-                let at = |r: u32| Piece::recv(i64::from(r) * block.recv, block.recv);
-                gather::gather_flat(self.b, t, root, own, &at);
-            }
-            _ => {
-                let x = Uniform {
-                    bytes: block.bytes,
-                    whole,
-                    units: block.recv,
-                    own,
-                };
-                gather::gather_binomial(self.b, t, root, x);
-            }
+            Algorithm::Flat => gather::gather_flat(self.b, t, root, x.own, &|r| x.blocks(r, 1)),
+            _ => gather::gather_binomial(self.b, t, root, x),
         }
     }
 
@@ -254,29 +239,14 @@ impl<'a> Planner<'a> {
         if block.bytes == 0 {
             return;
         }
-        let own = (!in_place || t.rank != root).then(|| Piece::recv(0, block.recv));
-        let whole = Piece::send(
-            0,
-            if t.rank == root {
-                block.send * i64::from(t.size)
-            } else {
-                0
-            },
-        );
+        let x = Uniform {
+            bytes: block.bytes,
+            first: Piece::send(0, block.send),
+            own: (!in_place || t.rank != root).then(|| Piece::recv(0, block.recv)),
+        };
         match self.choose(block.bytes, true) {
-            Algorithm::Flat => {
-                let at = |r: u32| Piece::send(i64::from(r) * block.send, block.send);
-                gather::scatter_flat(self.b, t, root, own, &at);
-            }
-            _ => {
-                let x = Uniform {
-                    bytes: block.bytes,
-                    whole,
-                    units: block.send,
-                    own,
-                };
-                gather::scatter_binomial(self.b, t, root, x);
-            }
+            Algorithm::Flat => gather::scatter_flat(self.b, t, root, x.own, &|r| x.blocks(r, 1)),
+            _ => gather::scatter_binomial(self.b, t, root, x),
         }
     }
 

@@ -50,7 +50,6 @@ mod hierarchical;
 mod inter;
 mod intra;
 mod neighbour;
-mod node_cost;
 mod node_map;
 mod plan;
 mod reduce;

@@ -266,14 +266,13 @@ impl<'a> Levels<'a> {
         let in_place = || ranks(self.rank, self.rank + 1);
         let uniform = Uniform {
             bytes,
-            whole: run,
-            units: block,
+            first: run.part(0, block),
             own: own.or_else(|| (!leads).then(in_place)),
         };
         let algorithm = self.choose_intranode(Kind::Gather, bytes, true);
         b.among(&self.members, |b| match algorithm {
             Algorithm::Flat => {
-                let at = |r: u32| run.part(i64::from(r) * block, block);
+                let at = |r: u32| uniform.blocks(r, 1);
                 gather::gather_flat(b, self.node_team, 0, uniform.own, &at);
             }
             _ => gather::gather_binomial(b, self.node_team, 0, uniform),

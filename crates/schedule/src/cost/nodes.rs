@@ -3,14 +3,17 @@
 
 use crate::algorithm::{Algorithm, Kind};
 use crate::allgather::REVERSED_MIN_BYTES;
-use crate::cost::{Cost, Load, Problem};
+use crate::cost::load::Load;
+use crate::cost::{Cost, Problem};
 use crate::node_map::NodeShape;
 
 /// What crosses the link of a node, from all its ranks, one after the other. Nothing where only one
 /// rank of a node sends at a time: then the chain of messages counts it.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Crossing {
+pub(crate) struct LinkLoad {
+    /// Messages.
     pub(crate) messages: f64,
+    /// Bytes.
     pub(crate) bytes: f64,
     /// Ranks do not wait for each other between their messages: while one has overhead, the link
     /// carries what others have sent.
@@ -18,38 +21,38 @@ pub(crate) struct Crossing {
 }
 
 impl Problem {
-    /// What crosses a node's link.
-    pub(crate) fn crossing(&self, algorithm: Algorithm) -> Crossing {
+    /// What an algorithm in one level sends over a node's link.
+    pub(crate) fn link_load(&self, algorithm: Algorithm) -> LinkLoad {
         use Algorithm::*;
         let Some(shape) = self.nodes else {
-            return Crossing::default();
+            return LinkLoad::default();
         };
         let (n, per_node) = (f64::from(self.ranks), f64::from(shape.largest));
         let m = self.bytes as f64;
-        // Rounds of recursive doubling between ranks of two nodes, and of all.
-        let (far, rounds) = (f64::from(shape.nodes).log2().ceil(), n.log2().ceil());
+        // Rounds of recursive doubling in which partners are on two nodes, and all rounds.
+        let (node_rounds, rounds) = (f64::from(shape.nodes).log2().ceil(), n.log2().ceil());
         let others = n - per_node;
-        let each = |messages: f64, bytes: f64| Crossing {
+        let each = |messages: f64, bytes: f64| LinkLoad {
             messages: per_node * messages,
             bytes: per_node * bytes,
             overlaps: self.kind == Kind::Alltoall && algorithm != Bruck,
         };
         match (self.kind, algorithm) {
             (Kind::Barrier, Dissemination) => each(rounds, 0.),
-            (Kind::Bcast, ScatterDoubling) => each(2. * far, 2. * m / per_node),
-            (Kind::Allreduce | Kind::Scan, Doubling) => each(far, far * m),
-            (Kind::Allreduce | Kind::Reduce, Halving) => each(2. * far, 2. * m / per_node),
-            (Kind::Allgather, Doubling) if self.bytes < REVERSED_MIN_BYTES => each(far, m),
+            (Kind::Bcast, ScatterDoubling) => each(2. * node_rounds, 2. * m / per_node),
+            (Kind::Allreduce | Kind::Scan, Doubling) => each(node_rounds, node_rounds * m),
+            (Kind::Allreduce | Kind::Reduce, Halving) => each(2. * node_rounds, 2. * m / per_node),
+            (Kind::Allgather, Doubling) if self.bytes < REVERSED_MIN_BYTES => each(node_rounds, m),
             // The first round, too, is between nodes.
-            (Kind::Allgather, Doubling) => each(far + 1., 2. * m / per_node),
+            (Kind::Allgather, Doubling) => each(node_rounds + 1., 2. * m / per_node),
             (Kind::Allgather | Kind::Allgatherv, Bruck) => each(rounds, m),
             (Kind::Alltoall, Bruck) => each(rounds, rounds * n / 2. * m),
             (Kind::Alltoall, _) => each(others, others * m),
             // Otherwise ranks do not exchange the large halves with their neighbours.
-            (Kind::ReduceScatter, Halving) if !self.ranks.is_power_of_two() => each(far, m),
-            (Kind::ReduceScatter, Halving) => each(far + 1., 2. * m / per_node),
+            (Kind::ReduceScatter, Halving) if !self.ranks.is_power_of_two() => each(node_rounds, m),
+            (Kind::ReduceScatter, Halving) => each(node_rounds + 1., 2. * m / per_node),
             (Kind::ReduceScatter, Pairwise) => each(others, others / n * m),
-            _ => Crossing::default(),
+            _ => LinkLoad::default(),
         }
     }
 
@@ -64,20 +67,20 @@ impl Problem {
         let saved = 1. - within.latency_s / between.latency_s;
         let (n, nodes) = (f64::from(self.ranks), f64::from(shape.nodes));
         // Rounds between ranks 1, 2, 4, … apart stay within nodes of such sizes.
-        let near = match shape.is_equal() && shape.largest.is_power_of_two() {
+        let local_rounds = match shape.is_equal() && shape.largest.is_power_of_two() {
             true => f64::from(shape.largest).log2(),
             false => 0.,
         };
         let local = match (self.kind, algorithm) {
             (_, Chain) | (Kind::Allgather | Kind::Allgatherv, Ring) => n - 1. - nodes,
-            (Kind::Bcast, ScatterRing) => near + n - 1. - nodes,
+            (Kind::Bcast, ScatterRing) => local_rounds + n - 1. - nodes,
             (Kind::Allreduce, Ring) => 2. * (n - 1. - nodes),
             (Kind::Barrier, Binomial)
             | (Kind::Bcast, ScatterDoubling)
             | (Kind::Reduce | Kind::Allreduce, Halving)
-            | (_, ReduceBcast | GatherBcast) => 2. * near,
+            | (_, ReduceBcast | GatherBcast) => 2. * local_rounds,
             (Kind::Alltoall, _) | (_, Bruck | Dissemination | Flat | BinaryTree) => 0.,
-            (_, Binomial | Doubling | Halving) => near,
+            (_, Binomial | Doubling | Halving) => local_rounds,
             _ => 0.,
         };
         (local * saved).max(0.)
@@ -136,15 +139,15 @@ impl Problem {
             };
             cost.seconds(1., path, Load::default(), crossing) + copies * between.copy_s
         };
-        let all = Crossing {
+        let all = LinkLoad {
             messages: nodes,
             bytes: members * f64::from(self.ranks) * m,
             overlaps: false,
         };
         let on_node = (members - 1.).max(leaders);
-        phase(within, on_node, leaders, Crossing::default())
+        phase(within, on_node, leaders, LinkLoad::default())
             + phase(between, nodes / leaders, blocks / members, all)
-            + phase(within, on_node, blocks, Crossing::default())
+            + phase(within, on_node, blocks, LinkLoad::default())
     }
 
     /// Seconds of one level, with its quickest algorithm.
