@@ -159,50 +159,69 @@ fn object(n: &str, c: &str, passing: Passing) -> Lowered {
     }
 }
 
+/// A parameter that is no handle, by the word of its kind in `mpi.api`.
 fn plain_kind(f: &Function, p: &Parameter, word: &str, mut plain: Lowered) -> Lowered {
-    let n = p.name.as_str();
-    let name = f.name.as_str();
     match word {
-        "int" | "const int" | "len" => {
-            if let Some(how) = int_in(name, n) {
-                plain.pass = how.replace('$', n);
-            }
+        "types" | "ctypes" | "requests" | "const_requests" => handle_array(f, p, word, &mut plain),
+        "status" | "&status" | "new status" | "statuses" => status(f, p, word, &mut plain),
+        "ints" | "new ints" => int_array(f, p, word, &mut plain),
+        "new int" | "new int?" | "&int" => int_pointer(f, p, word, &mut plain),
+        "new text" => text(&mut plain, p),
+        "new pointer" if p.name == "buffer_addr" => {
+            plain.on_success = "automatic_out::<A>(buffer_addr);\n        ".into();
         }
-        "dest" | "source" | "root" | "target" => plain.pass = format!("rank_in::<A>({n})"),
-        "stag" | "rtag" => plain.pass = format!("tag_in::<A>({n})"),
-        "sbuf?" | "rbuf?" => plain.pass = format!("in_place::<A, _>({n})"),
-        "sbuf" | "rbuf" if f.chapter == "coll" || f.name == "Reduce_local" => {
-            plain.pass = format!("in_place::<A, _>({n})")
-        }
-        "pointer" if n == "buffer" && name.contains("ttach") => {
-            plain.pass = format!("automatic::<A>({n})");
-        }
-        "new pointer" if n == "buffer_addr" => {
-            plain.on_success = format!("automatic_out::<A>({n});\n        ");
-        }
-        "weights" => plain.pass = format!("weights_in::<A>({n}.cast_mut()).cast_const()"),
-        "new ints*" if n.ends_with("weights") => plain.pass = format!("weights_in::<A>({n})"),
-        "offset" if n == "disp" => plain.pass = format!("displacement::<A>({n})"),
-        "types" => types(&mut plain, n, &format!("{} as usize", length(f, p))),
-        "ctypes" => {
-            let buffer = if n.starts_with("send") {
-                "sendbuf"
-            } else {
-                "recvbuf"
-            };
-            let neighbours = name.to_lowercase().contains("neighbor");
-            let count = format!("peers::<A>(comm, {neighbours}, {})", n.starts_with("send"));
-            let skip = match buffer {
-                "sendbuf" => "is_in_place::<A>(sendbuf.cast())".to_string(),
-                _ => "false".into(),
-            };
-            types(
-                &mut plain,
-                n,
-                &format!("if {skip} {{ 0 }} else {{ {count} }}"),
+        "new T_source_order?" => {
+            let n = &p.name;
+            plain.on_success = format!(
+                "if !{n}.is_null() {{ *{n} = value_out(A::TABLES.source_orders, *{n}); }}\n        "
             );
         }
-        "requests" | "const_requests" => {
+        _ => {
+            if let Some(how) = value_in(f, p, word) {
+                plain.pass = how.replace('$', &p.name);
+            }
+        }
+    }
+    plain
+}
+
+/// A value that is translated on its way in. `$` stands for it.
+fn value_in(f: &Function, p: &Parameter, word: &str) -> Option<&'static str> {
+    let n = p.name.as_str();
+    let name = f.name.as_str();
+    Some(match word {
+        "int" | "const int" | "len" => return int_in(name, n),
+        "dest" | "source" | "root" | "target" => "rank_in::<A>($)",
+        "stag" | "rtag" => "tag_in::<A>($)",
+        "sbuf?" | "rbuf?" => "in_place::<A, _>($)",
+        "sbuf" | "rbuf" if f.chapter == "coll" || name == "Reduce_local" => "in_place::<A, _>($)",
+        "pointer" if n == "buffer" && name.contains("ttach") => "automatic::<A>($)",
+        "weights" => "weights_in::<A>($.cast_mut()).cast_const()",
+        "new ints*" if n.ends_with("weights") => "weights_in::<A>($)",
+        "offset" if n == "disp" => "displacement::<A>($)",
+        "T_pvar_handle" => "A::pvar_handle_in($)",
+        "T_cb_safety" => "value_in(A::TABLES.callback_safety, $)",
+        _ => return None,
+    })
+}
+
+/// An array of datatypes or requests.
+fn handle_array(f: &Function, p: &Parameter, word: &str, plain: &mut Lowered) {
+    let n = p.name.as_str();
+    match word {
+        "types" => types(plain, n, &format!("{} as usize", length(f, p))),
+        // The w-forms: a datatype for each peer. No send types are read where the call is in place.
+        "ctypes" => {
+            let sends = n.starts_with("send");
+            let neighbours = f.name.to_lowercase().contains("neighbor");
+            let count = format!("peers::<A>(comm, {neighbours}, {sends})");
+            let skip = match sends {
+                true => "is_in_place::<A>(sendbuf.cast())",
+                false => "false",
+            };
+            types(plain, n, &format!("if {skip} {{ 0 }} else {{ {count} }}"));
+        }
+        _ => {
             let mutable = word == "requests";
             let pointer = if mutable { "*mut" } else { "*const" };
             plain.ty = format!("{pointer} H");
@@ -216,25 +235,30 @@ fn plain_kind(f: &Function, p: &Parameter, word: &str, mut plain: Lowered) -> Lo
                 plain.after = format!("{n}_.store();\n        ");
             }
         }
+    }
+}
+
+/// A status that is read, changed or written, or an array of them that is written.
+fn status(f: &Function, p: &Parameter, word: &str, plain: &mut Lowered) {
+    let n = p.name.as_str();
+    plain.ty = "*mut S".into();
+    match word {
         "status" => {
             plain.ty = "*const S".into();
             plain.before = format!("let {n}_ = status_in::<A>({n});\n        ");
             plain.pass = format!("if {n}.is_null() {{ null() }} else {{ &raw const {n}_ }}");
         }
         "&status" => {
-            plain.ty = "*mut S".into();
             plain.before = format!("let mut {n}_ = status_in::<A>({n});\n        ");
             plain.pass = format!("if {n}.is_null() {{ null_mut() }} else {{ &raw mut {n}_ }}");
             plain.on_success = format!("A::status_out(&{n}_, {n});\n        ");
         }
         "new status" => {
-            plain.ty = "*mut S".into();
             plain.before = format!("let mut {n}_ = NewStatus::<A>::unwritten();\n        ");
             plain.pass = format!("{n}_.pointer({n})");
             plain.after = format!("{n}_.store({n});\n        ");
         }
-        "statuses" => {
-            plain.ty = "*mut S".into();
+        _ => {
             plain.before = format!(
                 "let mut {n}_ = Statuses::<A>::new({n}, {} as usize);\n        ",
                 length(f, p)
@@ -242,50 +266,48 @@ fn plain_kind(f: &Function, p: &Parameter, word: &str, mut plain: Lowered) -> Lo
             plain.pass = format!("{n}_.pointer()");
             plain.after = format!("{n}_.store();\n        ");
         }
-        "new text" => text(&mut plain, p),
-        "ints" if n == "array_of_distribs" || n == "array_of_dargs" => {
-            let convert = match n == "array_of_dargs" {
-                true => "distribution_arguments",
-                false => "distributions",
-            };
-            plain.before = format!(
-                "let mut {n}_ = {convert}::<A>({n}, {} as usize);\n        ",
-                length(f, p)
-            );
-            plain.pass = format!("if {n}.is_null() {{ null() }} else {{ {n}_.as_mut_ptr() }}");
-        }
-        "ints" if n == "ranks1" => {
-            plain.before = format!("let mut {n}_ = ranks_in::<A>({n}, n as usize);\n        ");
-            plain.pass = format!("if {n}.is_null() {{ null() }} else {{ {n}_.as_mut_ptr() }}");
-        }
-        "new ints" if n == "ranks2" => {
-            plain.on_success = format!("ranks_out::<A>({n}, n as usize);\n        ");
-        }
-        "new int" | "new int?" | "&int" => {
-            let out = int_out(name, n);
-            if let (true, Some(into)) = (word == "&int", int_in(name, n)) {
-                plain.before = format!(
-                    "if !{n}.is_null() {{ *{n} = {}; }}\n        ",
-                    into.replace('$', &format!("*{n}"))
-                );
-            }
-            if let Some(out) = out {
-                plain.on_success = format!(
-                    "if !{n}.is_null() {{ *{n} = {}; }}\n        ",
-                    out.replace('$', &format!("*{n}"))
-                );
-            }
-        }
-        "T_pvar_handle" => plain.pass = format!("A::pvar_handle_in({n})"),
-        "T_cb_safety" => plain.pass = format!("value_in(A::TABLES.callback_safety, {n})"),
-        "new T_source_order?" => {
-            plain.on_success = format!(
-                "if !{n}.is_null() {{ *{n} = value_out(A::TABLES.source_orders, *{n}); }}\n        "
-            );
-        }
-        _ => {}
     }
-    plain
+}
+
+/// An array of integers, some of which are constants whose values depend on the ABI.
+fn int_array(f: &Function, p: &Parameter, word: &str, plain: &mut Lowered) {
+    let n = p.name.as_str();
+    let convert = match (word, n) {
+        ("ints", "array_of_dargs") => {
+            format!(
+                "distribution_arguments::<A>({n}, {} as usize)",
+                length(f, p)
+            )
+        }
+        ("ints", "array_of_distribs") => {
+            format!("distributions::<A>({n}, {} as usize)", length(f, p))
+        }
+        ("ints", "ranks1") => format!("ranks_in::<A>({n}, n as usize)"),
+        ("new ints", "ranks2") => {
+            plain.on_success = format!("ranks_out::<A>({n}, n as usize);\n        ");
+            return;
+        }
+        _ => return,
+    };
+    plain.before = format!("let mut {n}_ = {convert};\n        ");
+    plain.pass = format!("if {n}.is_null() {{ null() }} else {{ {n}_.as_mut_ptr() }}");
+}
+
+/// An integer that is written, or read and written.
+fn int_pointer(f: &Function, p: &Parameter, word: &str, plain: &mut Lowered) {
+    let n = p.name.as_str();
+    let assign = |how: &str| {
+        let value = how.replace('$', &format!("*{n}"));
+        format!("if !{n}.is_null() {{ *{n} = {value}; }}\n        ")
+    };
+    if word == "&int"
+        && let Some(how) = int_in(&f.name, n)
+    {
+        plain.before = assign(how);
+    }
+    if let Some(how) = int_out(&f.name, n) {
+        plain.on_success = assign(how);
+    }
 }
 
 /// An array of datatypes that is read.
