@@ -1,7 +1,7 @@
 //! Maps ranks to hosts and programs.
 
 use crate::hosts::{self, Host};
-use crate::options::{Options, RANKS_MAX, StdinTarget};
+use crate::options::{AppContext, Options, RANKS_MAX, StdinTarget};
 use crate::protocol::Program;
 use crate::start::{self, StartError};
 
@@ -29,106 +29,31 @@ impl Plan {
     /// # Errors
     /// Too many ranks, or not enough room on the hosts.
     pub fn make(options: &Options) -> Result<Plan, StartError> {
-        let wrong = |text: String| StartError { text, status: 2 };
-        // All named hosts, each once. Programs choose among them.
-        let local = Host {
-            name: this_host(),
-            slots: 1,
-            max_slots: None,
-        };
-        let mut all: Vec<Host> = Vec::new();
-        let everywhere = options.hosts.clone().unwrap_or_else(|| {
-            let named = options.apps.iter().filter_map(|b| b.hosts.as_ref());
-            let mut union: Vec<Host> = Vec::new();
-            for host in named.flatten() {
-                if !union.iter().any(|h| h.name == host.name) {
-                    union.push(host.clone());
-                }
-            }
-            if union.is_empty() {
-                union.push(local.clone());
-            }
-            union
-        });
-        let mut taken = Vec::new();
-        let (mut app_of, mut host_of) = (Vec::new(), Vec::<u32>::new());
-        for (number, app) in (0u32..).zip(&options.apps) {
-            let list = app.hosts.as_ref().unwrap_or(&everywhere);
-            let indices: Vec<usize> = list
-                .iter()
-                .map(|host| {
-                    let known = all.iter().position(|h| h.name == host.name);
-                    known.unwrap_or_else(|| {
-                        all.push(host.clone());
-                        taken.push(0);
-                        all.len() - 1
-                    })
-                })
-                .collect();
-            let named = options.hosts.is_some() || app.hosts.is_some();
-            let slots = || list.iter().fold(0u32, |sum, h| sum.saturating_add(h.slots));
-            let count = app.count.unwrap_or_else(|| if named { slots() } else { 1 });
-            if count as usize + app_of.len() > RANKS_MAX as usize {
-                return Err(wrong(format!("that is more than {RANKS_MAX} ranks")));
-            }
-            let mut ranks_of: Vec<u32> = indices.iter().map(|&p| taken[p]).collect();
-            let mapped = hosts::map(list, count, options.map_by, &mut ranks_of).map_err(wrong)?;
-            let mapped = match options.rank_by {
-                Some(by) => hosts::number(&mapped, by),
-                None => mapped,
-            };
-            for (&host, ranks) in indices.iter().zip(ranks_of) {
-                taken[host] = ranks;
-            }
-            for index in mapped {
-                app_of.push(number);
-                host_of.push(indices[index] as u32);
-            }
+        let default_hosts = default_hosts(options);
+        let mut mapping = Mapping::default();
+        for app in &options.apps {
+            mapping.add_app(app, options, &default_hosts)?;
         }
-        let ranks = app_of.len();
-        if let StdinTarget::Rank(r) = options.stdin
-            && r as usize >= ranks
-        {
-            let last = ranks - 1;
-            return Err(wrong(format!(
-                "-stdin {r}: the job has {ranks} ranks, 0 to {last}"
-            )));
-        }
-        // Hosts without ranks are left out.
-        let mut numbers = vec![None; all.len()];
-        let (mut names, mut addresses) = (Vec::new(), Vec::new());
-        for host in &mut host_of {
-            let old = *host as usize;
-            *host = *numbers[old].get_or_insert_with(|| {
-                names.push(all[old].shown().to_string());
-                addresses.push((all[old].name.clone(), all[old].is_here()));
-                names.len() as u32 - 1
-            });
-        }
-        let named = options.hosts.is_some() || options.apps.iter().any(|b| b.hosts.is_some());
-        let sum = |sum: u32, host: &Host| sum.saturating_add(host.slots);
-        let slots = named.then(|| everywhere.iter().fold(0, sum));
+        check_stdin(options.stdin, mapping.app_of.len())?;
+        let (mut hosts, addresses) = mapping.leave_out_empty_hosts();
+        let hosts_named = options.hosts.is_some() || options.apps.iter().any(|a| a.hosts.is_some());
         let uses_agents = addresses.iter().any(|(_, local)| !local)
             || addresses.len() > 1
-            || named && options.launcher.is_some();
+            || hosts_named && options.launcher.is_some();
         if !uses_agents {
-            names = vec![this_host()];
+            hosts = vec![this_host()];
         }
-        let programs = options
-            .apps
-            .iter()
-            .map(|app| Program {
-                allow_other_mpi: options.allow_other_mpi,
-                ..start::program_of(app, uses_agents)
-            })
-            .collect();
+        let programs = options.apps.iter().map(|app| Program {
+            allow_other_mpi: options.allow_other_mpi,
+            ..start::program_of(app, uses_agents)
+        });
         Ok(Plan {
-            programs,
-            app_of,
-            hosts: names,
+            programs: programs.collect(),
+            app_of: mapping.app_of,
+            hosts,
             addresses,
-            host_of,
-            slots,
+            host_of: mapping.host_of,
+            slots: hosts_named.then(|| slots_of(&default_hosts)),
             uses_agents,
         })
     }
@@ -145,6 +70,133 @@ impl Plan {
     }
 }
 
+/// The ranks so far, while programs are mapped one after the other.
+#[derive(Default)]
+struct Mapping {
+    /// All hosts that a program may use, each once.
+    hosts: Vec<Host>,
+    /// Ranks on each host.
+    ranks_on: Vec<u32>,
+    /// Programs so far.
+    apps: u32,
+    /// Each rank's program.
+    app_of: Vec<u32>,
+    /// Each rank's host, by its index in `hosts`.
+    host_of: Vec<u32>,
+}
+
+impl Mapping {
+    /// Gives each rank of a program a host: one of the program's own hosts, or of `default_hosts`.
+    fn add_app(
+        &mut self,
+        app: &AppContext,
+        options: &Options,
+        default_hosts: &[Host],
+    ) -> Result<(), StartError> {
+        let list = app.hosts.as_deref().unwrap_or(default_hosts);
+        let indices: Vec<usize> = list.iter().map(|host| self.index_of(host)).collect();
+        let hosts_named = options.hosts.is_some() || app.hosts.is_some();
+        let default_count = || if hosts_named { slots_of(list) } else { 1 };
+        let count = app.count.unwrap_or_else(default_count);
+        if count as usize + self.app_of.len() > RANKS_MAX as usize {
+            return Err(wrong(format!("that is more than {RANKS_MAX} ranks")));
+        }
+        let mut ranks_on: Vec<u32> = indices.iter().map(|&i| self.ranks_on[i]).collect();
+        let mapped = hosts::map(list, count, options.map_by, &mut ranks_on).map_err(wrong)?;
+        let mapped = match options.rank_by {
+            Some(by) => hosts::number(&mapped, by),
+            None => mapped,
+        };
+        for (&index, ranks) in indices.iter().zip(ranks_on) {
+            self.ranks_on[index] = ranks;
+        }
+        for of_list in mapped {
+            self.app_of.push(self.apps);
+            self.host_of.push(indices[of_list] as u32);
+        }
+        self.apps += 1;
+        Ok(())
+    }
+
+    /// The index of a host, which is added if it is new.
+    fn index_of(&mut self, host: &Host) -> usize {
+        let known = self.hosts.iter().position(|h| h.name == host.name);
+        known.unwrap_or_else(|| {
+            self.hosts.push(host.clone());
+            self.ranks_on.push(0);
+            self.hosts.len() - 1
+        })
+    }
+
+    /// Numbers the hosts that have ranks, in the order of their first ranks. Returns their names;
+    /// and for each its address, and whether it is this machine.
+    fn leave_out_empty_hosts(&mut self) -> (Vec<String>, Vec<(String, bool)>) {
+        let mut numbers = vec![None; self.hosts.len()];
+        let (mut names, mut addresses) = (Vec::new(), Vec::new());
+        for host in &mut self.host_of {
+            let index = *host as usize;
+            *host = *numbers[index].get_or_insert_with(|| {
+                let host = &self.hosts[index];
+                names.push(host.shown().to_string());
+                addresses.push((host.name.clone(), host.is_here()));
+                names.len() as u32 - 1
+            });
+        }
+        (names, addresses)
+    }
+}
+
+/// The hosts of programs that have none of their own: those of the whole job, otherwise all that
+/// programs name, otherwise this machine.
+fn default_hosts(options: &Options) -> Vec<Host> {
+    if let Some(hosts) = &options.hosts {
+        return hosts.clone();
+    }
+    let mut union: Vec<Host> = Vec::new();
+    for host in options
+        .apps
+        .iter()
+        .filter_map(|a| a.hosts.as_ref())
+        .flatten()
+    {
+        if !union.iter().any(|h| h.name == host.name) {
+            union.push(host.clone());
+        }
+    }
+    if union.is_empty() {
+        union.push(Host {
+            name: this_host(),
+            slots: 1,
+            max_slots: None,
+        });
+    }
+    union
+}
+
+/// Slots of all these hosts.
+fn slots_of(hosts: &[Host]) -> u32 {
+    hosts.iter().fold(0, |sum, h| sum.saturating_add(h.slots))
+}
+
+/// Is the rank that gets standard input there?
+fn check_stdin(target: StdinTarget, ranks: usize) -> Result<(), StartError> {
+    match target {
+        StdinTarget::Rank(r) if r as usize >= ranks => {
+            let last = ranks - 1;
+            Err(wrong(format!(
+                "-stdin {r}: the job has {ranks} ranks, 0 to {last}"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A mistake in the command line.
+fn wrong(text: String) -> StartError {
+    StartError { text, status: 2 }
+}
+
+/// This machine's name.
 fn this_host() -> String {
     let uname = rustix::system::uname();
     uname.nodename().to_string_lossy().into_owned()

@@ -1,4 +1,4 @@
-//! Messages from agents.
+//! Messages from agents. There is one for each host; `host` is its index.
 
 use std::time::Instant;
 
@@ -7,32 +7,33 @@ use ferry_job::{RankState, RankStatus};
 use super::super::{Backend, Job, WaitStatus};
 use crate::forward::{Channel, Input};
 use crate::hang::view_of;
-use crate::protocol::{self, Opening, PREAMBLE, ToAgent, ToMpiexec};
+use crate::protocol::{self, Opening, PREAMBLE, StatusPage, ToAgent, ToMpiexec};
 
 impl Job<'_> {
     /// Reads once from an agent and handles the whole messages.
-    pub(in crate::run) fn read_agent(&mut self, number: usize) {
+    pub(in crate::run) fn read_agent(&mut self, host: usize) {
         let Some(remote) = self.remote() else { return };
         let buffer = &mut remote.buffer;
-        let link = &mut remote.agents[number];
+        let link = &mut remote.agents[host];
         let Some(from) = &link.from else { return };
         // Once only: other events wait, too.
         match rustix::io::read(from, buffer.as_mut_slice()) {
-            Ok(0) => self.agent_disconnected(number),
+            Ok(0) => self.agent_disconnected(host),
             Ok(n) => {
                 link.last_received = Instant::now();
                 link.received.extend_from_slice(&buffer[..n]);
-                self.read_frames(number);
+                self.read_frames(host);
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            Err(_) => self.agent_disconnected(number),
+            Err(_) => self.agent_disconnected(host),
         }
     }
 
-    pub(super) fn agent_disconnected(&mut self, number: usize) {
+    /// The connection to an agent has ended.
+    pub(super) fn agent_disconnected(&mut self, host: usize) {
         let shutdown = self.shutdown.is_some();
         let Some(remote) = self.remote() else { return };
-        let link = &mut remote.agents[number];
+        let link = &mut remote.agents[host];
         link.from = None;
         link.closed_at = Some(Instant::now());
         if link.done || shutdown && !link.connected {
@@ -40,14 +41,16 @@ impl Job<'_> {
         }
     }
 
-    pub(super) fn read_frames(&mut self, number: usize) {
+    /// Handles the whole messages of what has been received. The first is the opening; it is
+    /// answered with the launch message.
+    pub(super) fn read_frames(&mut self, host: usize) {
         let shutdown = self.shutdown.is_some();
         let Some(remote) = self.remote() else { return };
-        let link = &mut remote.agents[number];
+        let link = &mut remote.agents[host];
         if !link.connected {
             match protocol::opening(&link.received) {
                 Opening::Waiting => return,
-                Opening::Wrong(text) => return self.lose_agent(number, &text),
+                Opening::Wrong(text) => return self.lose_agent(host, &text),
                 Opening::Open(at) => {
                     link.connected = true;
                     link.received.drain(..at);
@@ -59,30 +62,30 @@ impl Job<'_> {
                     link.send_queue.push_raw(&PREAMBLE);
                     link.send_queue.push_raw(&protocol::PROTOCOL.to_le_bytes());
                     let mut spec = remote.spec.clone();
-                    spec.host = number as u32;
+                    spec.host = host as u32;
                     link.send_queue.push(&ToAgent::Launch(Box::new(spec)));
                 }
             }
         }
         let mut at = 0;
         let bytes = match self.remote() {
-            Some(remote) => std::mem::take(&mut remote.agents[number].received),
+            Some(remote) => std::mem::take(&mut remote.agents[host].received),
             None => return,
         };
         loop {
             match protocol::decode::<ToMpiexec>(&bytes[at..]) {
                 Ok(Some((message, len))) => {
                     at += len;
-                    if let Err(text) = self.handle_message(number, message) {
-                        return self.lose_agent(number, &text);
+                    if let Err(text) = self.handle_message(host, message) {
+                        return self.lose_agent(host, &text);
                     }
                 }
                 Ok(None) => break,
-                Err(text) => return self.lose_agent(number, &format!("it sends {text}")),
+                Err(text) => return self.lose_agent(host, &format!("it sends {text}")),
             }
         }
         if let Some(remote) = self.remote() {
-            remote.agents[number].received = bytes[at..].to_vec();
+            remote.agents[host].received = bytes[at..].to_vec();
         }
     }
 
@@ -90,89 +93,59 @@ impl Job<'_> {
     ///
     /// # Errors
     /// The message names a rank that is not on the agent's host.
-    pub(super) fn handle_message(
-        &mut self,
-        number: usize,
-        message: ToMpiexec,
-    ) -> Result<(), String> {
+    pub(super) fn handle_message(&mut self, host: usize, message: ToMpiexec) -> Result<(), String> {
         match message {
             ToMpiexec::Started { rank, pid, binding } => {
-                let rank = self.checked_rank(number, rank)?;
+                let rank = self.checked_rank(host, rank)?;
                 self.ranks[rank].pid = pid.max(1);
                 self.report_binding(rank, &binding);
             }
             ToMpiexec::StartFailed { text, status } => {
-                let host = self.host_name(number);
-                self.end(&format!("{text} (on {host})"), status.max(1));
+                let name = self.host_name(host);
+                self.end(&format!("{text} (on {name})"), status.max(1));
             }
             ToMpiexec::Output { rank, error, bytes } => {
                 let channel = if error { Channel::Err } else { Channel::Out };
-                let rank = self.checked_rank(number, rank)?;
+                let rank = self.checked_rank(host, rank)?;
                 self.output.append(rank, channel, &bytes);
             }
-            ToMpiexec::Pages(pages) => {
-                let now = RankStatus::now();
-                for page in pages {
-                    let rank = self.checked_rank(number, page.rank)?;
-                    if let Some(remote) = self.remote() {
-                        remote.states[rank] = RankState::from_number(page.state);
-                        remote.awake[rank] = page.awake;
-                        remote.views[rank] = view_of(&page, now.saturating_sub(page.age));
-                    }
-                }
-            }
+            ToMpiexec::Pages(pages) => self.note_pages(host, &pages)?,
             ToMpiexec::PagesConfirmed(question) => {
                 if let Some(remote) = self.remote() {
-                    remote.agents[number].confirmed = question;
+                    remote.agents[host].confirmed = question;
                 }
             }
             ToMpiexec::Abort { rank, code, text } => {
-                let rank = self.checked_rank(number, rank)?;
+                let rank = self.checked_rank(host, rank)?;
                 self.abort(rank, code, &text);
             }
             ToMpiexec::Log { rank, text } => {
-                let rank = self.checked_rank(number, rank)?;
+                let rank = self.checked_rank(host, rank)?;
                 self.log_for(rank, &text);
             }
             ToMpiexec::Put { medium, rank, card } => {
-                let rank = self.checked_rank(number, rank)? as u32;
+                let rank = self.checked_rank(host, rank)? as u32;
                 for asker in self.business_cards.put(&medium, rank, card) {
                     self.send_card(&medium, rank, asker);
                 }
             }
-            ToMpiexec::Spawn { number: socket } => self.start_launcher_for(number, socket),
+            ToMpiexec::Spawn { number: socket } => self.start_launcher_for(host, socket),
             ToMpiexec::Relay {
                 number: socket,
                 bytes,
-            } => self.write_relay(number, socket, &bytes),
+            } => self.write_relay(host, socket, &bytes),
             ToMpiexec::Name {
                 number: question,
                 bytes,
-            } => {
-                let bytes = self.answer(&bytes).unwrap_or_else(|e| {
-                    self.complain_of_names(&e);
-                    Vec::new()
-                });
-                let answer = ToAgent::NameAnswer {
-                    number: question,
-                    bytes,
-                };
-                self.send_to_agent(number, &answer);
-            }
-            ToMpiexec::Get { medium, rank } => self.send_card(&medium, rank, number),
+            } => self.answer_name_question(host, question, &bytes),
+            ToMpiexec::Get { medium, rank } => self.send_card(&medium, rank, host),
             ToMpiexec::Ended {
                 rank,
                 status,
                 state,
             } => {
-                let rank = self.checked_rank(number, rank)?;
-                if let Some(remote) = self.remote() {
-                    remote.states[rank] = RankState::from_number(state);
-                }
-                if self.ranks[rank].ended.replace(WaitStatus(status)).is_none() {
-                    self.alive -= 1;
-                    self.on_rank_exit(rank, WaitStatus(status));
-                }
+                let rank = self.checked_rank(host, rank)?;
+                self.note_end(rank, WaitStatus(status), RankState::from_number(state));
             }
             ToMpiexec::StdinTaken => {
                 if let Input::Sent(sender) = &mut self.input {
@@ -180,47 +153,87 @@ impl Job<'_> {
                 }
             }
             ToMpiexec::Heartbeat => {}
-            ToMpiexec::Done => {
-                // Ranks that were never started.
-                let there = self.living_ranks_of(number);
-                self.give_up_ranks(there.into_iter());
-                if let Some(remote) = self.remote() {
-                    let link = &mut remote.agents[number];
-                    link.done = true;
-                    link.to = None;
-                }
-            }
+            ToMpiexec::Done => self.note_agent_done(host),
         }
         self.enable_stdin();
         Ok(())
     }
 
+    /// Stores what the status pages of ranks say, for the hang report.
+    fn note_pages(&mut self, host: usize, pages: &[StatusPage]) -> Result<(), String> {
+        let now = RankStatus::now();
+        for page in pages {
+            let rank = self.checked_rank(host, page.rank)?;
+            if let Some(remote) = self.remote() {
+                remote.states[rank] = RankState::from_number(page.state);
+                remote.awake[rank] = page.awake;
+                remote.views[rank] = view_of(page, now.saturating_sub(page.age));
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a rank that publishes or looks up a service name. No bytes: there is no answer.
+    fn answer_name_question(&mut self, host: usize, question: u32, bytes: &[u8]) {
+        let bytes = self.answer(bytes).unwrap_or_else(|e| {
+            self.complain_of_names(&e);
+            Vec::new()
+        });
+        let answer = ToAgent::NameAnswer {
+            number: question,
+            bytes,
+        };
+        self.send_to_agent(host, &answer);
+    }
+
+    /// A rank's process has ended, and its status page was last in `state`.
+    fn note_end(&mut self, rank: usize, status: WaitStatus, state: RankState) {
+        if let Some(remote) = self.remote() {
+            remote.states[rank] = state;
+        }
+        if self.ranks[rank].ended.replace(status).is_none() {
+            self.alive -= 1;
+            self.on_rank_exit(rank, status);
+        }
+    }
+
+    /// An agent has reported the end of each rank that it has started, and ends itself.
+    fn note_agent_done(&mut self, host: usize) {
+        let never_started = self.living_ranks_of(host);
+        self.give_up_ranks(never_started.into_iter());
+        if let Some(remote) = self.remote() {
+            let link = &mut remote.agents[host];
+            link.done = true;
+            link.to = None;
+        }
+    }
+
     /// The rank that an agent names, if it is on the agent's host.
-    pub(super) fn checked_rank(&self, number: usize, rank: u32) -> Result<usize, String> {
-        let host = match &self.backend {
+    pub(super) fn checked_rank(&self, host: usize, rank: u32) -> Result<usize, String> {
+        let host_of_rank = match &self.backend {
             Backend::Remote(remote) => remote.spec.host_of.get(rank as usize),
             Backend::Local(_) => None,
         };
-        match host {
-            Some(&host) if host as usize == number => Ok(rank as usize),
+        match host_of_rank {
+            Some(&h) if h as usize == host => Ok(rank as usize),
             _ => Err(format!("it speaks of rank {rank}, which is not there")),
         }
     }
 
     /// The ranks of a host that have not ended.
-    pub(super) fn living_ranks_of(&self, number: usize) -> Vec<usize> {
+    pub(super) fn living_ranks_of(&self, host: usize) -> Vec<usize> {
         (0..self.ranks.len())
-            .filter(|&r| {
-                self.ranks[r].ended.is_none() && self.checked_rank(number, r as u32).is_ok()
-            })
+            .filter(|&r| self.ranks[r].ended.is_none() && self.checked_rank(host, r as u32).is_ok())
             .collect()
     }
 
-    pub(super) fn host_name(&mut self, number: usize) -> String {
+    /// A host's name.
+    pub(super) fn host_name(&mut self, host: usize) -> String {
         self.remote()
-            .map_or_else(String::new, |a| a.agents[number].host.clone())
+            .map_or_else(String::new, |a| a.agents[host].host.clone())
     }
 
+    /// Sends a rank's business card to a host, or notes that the host waits for it.
     pub(super) fn send_card(&mut self, medium: &str, rank: u32, host: usize) {
         let Ok(card) = self.business_cards.get(medium, rank, host) else {
             return;
