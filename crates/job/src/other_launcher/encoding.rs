@@ -13,6 +13,7 @@ pub(super) fn cpu_mask(cpus: &[usize], value_max: usize) -> String {
     hex(&bytes)
 }
 
+/// The CPUs of such a mask.
 pub(super) fn mask_cpus(text: &str) -> Vec<usize> {
     let bytes = unhex(text).unwrap_or_default();
     (0..bytes.len() * 8)
@@ -29,6 +30,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// The bytes of hexadecimal digits, or `None` if they are none.
 pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) {
