@@ -138,6 +138,11 @@ class Cases:
         "null_request": ("MPI_Start", "request"),
         "truncated": ("MPI_Recv", "40", "16"),
         "truncated_large": ("MPI_Recv", "400000", "1000"),
+        "null_displs": ("MPI_Allgatherv", "displs is null"),
+        "null_rdispls": ("MPI_Alltoallw", "rdispls is null"),
+        "null_in_startall": ("MPI_Startall", "array_of_requests[1]", "MPI_REQUEST_NULL"),
+        "active_in_startall": ("MPI_Startall", "array_of_requests[1]", "active already"),
+        "own_block": ("MPI_Waitall", "array_of_requests[1]", "MPI_Ialltoall", "16 bytes", "8 by"),
         "freed_comm": ("MPI_Barrier", "comm"),
         "bad_color": ("MPI_Comm_split", "color", "-6"),
     }

@@ -6,6 +6,7 @@
 #include <limits.h>
 
 static int value = 5, many[64];
+static const int one_each[] = {1};
 static MPI_Datatype uncommitted;
 static MPI_Comm inter_like_null = MPI_COMM_NULL;
 
@@ -139,6 +140,42 @@ static int freed_type(void)
     MPI_Type_free(&type);
     return MPI_Send(many, 1, stale, 0, 0, MPI_COMM_SELF);
 }
+static int null_displs(void)
+{
+    return MPI_Allgatherv(&value, 1, MPI_INT, many, one_each, NULL, MPI_INT, MPI_COMM_SELF);
+}
+static int null_rdispls(void)
+{
+    MPI_Datatype types[] = {MPI_INT};
+    return MPI_Alltoallw(many, one_each, many, types, many + 16, one_each, NULL, types,
+                         MPI_COMM_SELF);
+}
+static int null_in_startall(void)
+{
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Recv_init(&value, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &requests[0]);
+    int code = MPI_Startall(2, requests);
+    MPI_Request_free(&requests[0]);
+    return code;
+}
+static int active_in_startall(void)
+{
+    MPI_Request requests[2];
+    for (int i = 0; i < 2; i++)
+        MPI_Recv_init(&value, 0, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_SELF, &requests[i]);
+    MPI_Start(&requests[1]);
+    int code = MPI_Startall(2, requests);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < 2; i++)
+        MPI_Request_free(&requests[i]);
+    return code;
+}
+static int own_block(void)
+{
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    int code = MPI_Ialltoall(many, 4, MPI_INT, many + 8, 2, MPI_INT, MPI_COMM_SELF, &requests[1]);
+    return code == MPI_SUCCESS ? MPI_Waitall(2, requests, MPI_STATUSES_IGNORE) : code;
+}
 static int free_world(void)
 {
     return MPI_Comm_free(&(MPI_Comm){MPI_COMM_WORLD});
@@ -270,6 +307,11 @@ static const struct {
     {"free_sum", free_sum, MPI_ERR_OP, 0},
     {"truncated", truncated, MPI_ERR_TRUNCATE, 0},
     {"truncated_large", truncated_large, MPI_ERR_TRUNCATE, 0},
+    {"null_displs", null_displs, MPI_ERR_ARG, 0},
+    {"null_rdispls", null_rdispls, MPI_ERR_ARG, 0},
+    {"null_in_startall", null_in_startall, MPI_ERR_REQUEST, 0},
+    {"active_in_startall", active_in_startall, MPI_ERR_REQUEST, 0},
+    {"own_block", own_block, MPI_ERR_IN_STATUS, 0},
     {"bad_group", bad_group, MPI_ERR_GROUP, 0},
     {"bad_incl", bad_incl, MPI_ERR_RANK, 0},
     {"double_incl", double_incl, MPI_ERR_RANK, 0},

@@ -10,6 +10,7 @@ use alltoall::*;
 use neighbours::*;
 use reductions::*;
 
+use crate::args::null;
 use crate::prelude::*;
 use ferry_mpi::coll::{
     self, Block, Call, Collective, CollectiveOperation, NeighbourExchange, Piece, Reduction,
@@ -195,9 +196,9 @@ impl VaryingBlocks {
         displs: Ints,
         n: usize,
         datatype: &Datatype,
-        name: &str,
+        [counts_name, displs_name]: [&str; 2],
     ) -> Result<VaryingBlocks> {
-        let mut counts = of.counts(n, name)?;
+        let mut counts = of.counts(n, counts_name)?;
         if datatype.size() <= 0 {
             counts.fill(0);
         }
@@ -206,7 +207,7 @@ impl VaryingBlocks {
         let displs = if max_count == 0 {
             vec![0; n]
         } else {
-            (0..n).map(|i| displs.at(i)).collect()
+            displs.all(n, displs_name)?
         };
         Ok(VaryingBlocks {
             counts,
@@ -251,15 +252,19 @@ fn typed(
     displs: Ints,
     types: Types,
     n: usize,
-    name: &str,
+    [counts_name, displs_name]: [&str; 2],
 ) -> Result<(Vec<Block>, Vec<i64>)> {
-    let counts = of.counts(n, name)?;
+    let counts = of.counts(n, counts_name)?;
     let mut blocks = Vec::with_capacity(n);
     let mut sizes = Vec::with_capacity(n);
     for (i, &count) in counts.iter().enumerate() {
         let datatype = types.at(i)?;
+        let bytes = bytes(count, datatype);
+        if displs.is_none() && bytes > 0 {
+            return Err(null(displs_name));
+        }
         let at = address.cast_mut().wrapping_offset(displs.at(i) as isize);
-        sizes.push(bytes(count, datatype));
+        sizes.push(bytes);
         blocks.push(Block {
             address: at,
             count,
@@ -359,8 +364,13 @@ fn gatherv_as(
     let here = is_root(root, comm);
     let send = send_view(sendbuf, sendcount, sendtype);
     let (blocks, recv) = if here {
-        let blocks =
-            VaryingBlocks::new(recvcounts, displs, peer_count(comm), recvtype, "recvcounts")?;
+        let blocks = VaryingBlocks::new(
+            recvcounts,
+            displs,
+            peer_count(comm),
+            recvtype,
+            ["recvcounts", "displs"],
+        )?;
         let recv = checked(recvbuf, blocks.max_count, recvtype, "recvbuf")?;
         blocks.check_own_block(sendbuf, recvbuf, recvtype, comm)?;
         (blocks, recv)
@@ -439,8 +449,13 @@ fn scatterv_as(
         None => View::Nothing,
     };
     let (blocks, send) = if here {
-        let blocks =
-            VaryingBlocks::new(sendcounts, displs, peer_count(comm), sendtype, "sendcounts")?;
+        let blocks = VaryingBlocks::new(
+            sendcounts,
+            displs,
+            peer_count(comm),
+            sendtype,
+            ["sendcounts", "displs"],
+        )?;
         let send = checked(sendbuf, blocks.max_count, sendtype, "sendbuf")?;
         blocks.check_own_block(recvbuf.map(<*mut u8>::cast_const), sendbuf, sendtype, comm)?;
         (blocks, send)
@@ -519,7 +534,13 @@ fn allgatherv_as(
     form: Form,
 ) -> Result<()> {
     let send = send_view(sendbuf, sendcount, sendtype);
-    let blocks = VaryingBlocks::new(recvcounts, displs, peer_count(comm), recvtype, "recvcounts")?;
+    let blocks = VaryingBlocks::new(
+        recvcounts,
+        displs,
+        peer_count(comm),
+        recvtype,
+        ["recvcounts", "displs"],
+    )?;
     let recv = checked(recvbuf, blocks.max_count, recvtype, "recvbuf")?;
     blocks.check_own_block(sendbuf, recvbuf, recvtype, comm)?;
     let collective = Collective::Allgatherv {

@@ -174,11 +174,17 @@ fn check_same_origin<'a>(requests: impl Iterator<Item = &'a Arc<Request>>) -> Re
     })
 }
 
+/// The error of entry `at` of an array, whose handle does not fit the call.
+#[cold]
+fn of_entry(at: usize, e: &Error) -> Error {
+    err!(Request, "array_of_requests[{at}]: {}", e.text())
+}
+
 /// The active requests of an array, with their indices.
 fn active_requests<R: RequestForm>(handles: &[R]) -> Result<ArrayRequests> {
     let mut all = ArrayRequests::with_capacity(handles.len());
     for (at, &h) in handles.iter().enumerate() {
-        match look_up(h).map_err(|e| err!(Request, "array_of_requests[{at}]: {}", e.text()))? {
+        match look_up(h).map_err(|e| of_entry(at, &e))? {
             Some(request) => all.push(ArrayRequest { at, request }),
             None => continue,
         }
@@ -190,9 +196,9 @@ fn active_requests<R: RequestForm>(handles: &[R]) -> Result<ArrayRequests> {
     Ok(all)
 }
 
-/// The error of an array completion in which an operation failed.
-fn in_status(first: &Error) -> Error {
-    let error = err!(InStatus, "one of the operations failed: {}", first.text());
+/// The error of an array completion in which the operation of entry `at` failed.
+fn in_status(at: usize, first: &Error) -> Error {
+    let error = err!(InStatus, "array_of_requests[{at}] failed: {}", first.text());
     match first.scope() {
         Some(ErrorScope::Comm(comm)) => error.on(comm),
         Some(ErrorScope::Win(win)) => error.on_win(win),
@@ -222,7 +228,7 @@ fn complete_each<R: RequestForm>(
                 status.store(&outcome);
                 continue;
             };
-            failed = Some(in_status(e));
+            failed = Some(in_status(at, e));
             for (nth, well) in ready[..nth].iter().enumerate() {
                 statuses.at(status_index(nth, well.at)).set_success();
             }
@@ -531,10 +537,13 @@ pub fn start(request: &mut Handle) -> Result<()> {
 pub fn startall(_count: i64, array_of_requests: &mut [Handle]) -> Result<()> {
     let all = array_of_requests
         .iter()
-        .map(|&h| non_null(h))
+        .enumerate()
+        .map(|(at, &h)| non_null(h).map_err(|e| of_entry(at, &e)))
         .collect::<Result<Vec<_>>>()?;
     check_same_origin(all.iter().copied())?;
-    all.iter().try_for_each(|req| req.start())
+    all.iter()
+        .enumerate()
+        .try_for_each(|(at, req)| req.start().map_err(|e| of_entry(at, &e)))
 }
 
 pub fn cancel(request: &mut Handle) -> Result<()> {

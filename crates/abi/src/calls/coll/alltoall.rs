@@ -48,7 +48,7 @@ pub(super) fn alltoallv_as(
             sdispls,
             peer_count(comm),
             sendtype,
-            "sendcounts",
+            ["sendcounts", "sdispls"],
         )?,
         None => VaryingBlocks::none(),
     };
@@ -57,7 +57,7 @@ pub(super) fn alltoallv_as(
         rdispls,
         peer_count(comm),
         recvtype,
-        "recvcounts",
+        ["recvcounts", "rdispls"],
     )?;
     let send = match sendbuf {
         Some(address) => checked(address, out.max_count, sendtype, "sendbuf")?,
@@ -94,7 +94,7 @@ pub(super) fn alltoallw_as(
             sdispls,
             sendtypes,
             peer_count(comm),
-            "sendcounts",
+            ["sendcounts", "sdispls"],
         )?,
         None => (Vec::new(), Vec::new()),
     };
@@ -104,7 +104,7 @@ pub(super) fn alltoallw_as(
         rdispls,
         recvtypes,
         peer_count(comm),
-        "recvcounts",
+        ["recvcounts", "rdispls"],
     )?;
     check_no_alias(
         sendbuf,

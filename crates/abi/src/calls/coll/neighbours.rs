@@ -62,7 +62,13 @@ pub(super) fn neighbor_allgatherv_as(
     form: Form,
 ) -> Result<()> {
     let n = coll::neighbours(comm)?;
-    let inn = VaryingBlocks::new(recvcounts, displs, n.sources.len(), recvtype, "recvcounts")?;
+    let inn = VaryingBlocks::new(
+        recvcounts,
+        displs,
+        n.sources.len(),
+        recvtype,
+        ["recvcounts", "displs"],
+    )?;
     let send = view(sendbuf, sendcount, sendtype);
     let recv = checked(recvbuf, inn.max_count, recvtype, "recvbuf")?;
     let own = Piece::send(0, elements(sendcount, sendtype));
@@ -117,9 +123,15 @@ pub(super) fn neighbor_alltoallv_as(
         sdispls,
         n.destinations.len(),
         sendtype,
-        "sendcounts",
+        ["sendcounts", "sdispls"],
     )?;
-    let inn = VaryingBlocks::new(recvcounts, rdispls, n.sources.len(), recvtype, "recvcounts")?;
+    let inn = VaryingBlocks::new(
+        recvcounts,
+        rdispls,
+        n.sources.len(),
+        recvtype,
+        ["recvcounts", "rdispls"],
+    )?;
     let send = checked(sendbuf, out.max_count, sendtype, "sendbuf")?;
     let recv = checked(recvbuf, inn.max_count, recvtype, "recvbuf")?;
     let receive = |i: usize| Piece::recv(inn.displs[i], inn.counts[i]);
@@ -149,7 +161,7 @@ pub(super) fn neighbor_alltoallw_as(
         sdispls,
         sendtypes,
         n.destinations.len(),
-        "sendcounts",
+        ["sendcounts", "sdispls"],
     )?;
     let (inn, inn_bytes) = typed(
         recvbuf,
@@ -157,7 +169,7 @@ pub(super) fn neighbor_alltoallw_as(
         rdispls,
         recvtypes,
         n.sources.len(),
-        "recvcounts",
+        ["recvcounts", "rdispls"],
     )?;
     let receive = |i: usize| Piece::new(Region::RecvBlock, i as i64, inn_bytes[i]);
     let send = |i: usize| Piece::new(Region::SendBlock, i as i64, out_bytes[i]);

@@ -89,8 +89,9 @@ fn message_error(
         _ if theirs != signature => mismatch(source, theirs, signature, comm.size()),
         _ => err!(
             Truncate,
-            "rank {source} sent {sent} bytes in this collective, but {expected} were expected of \
-             it: do all ranks give the same root, and counts and datatypes that agree?"
+            "rank {source} sent {sent} bytes in {}, but {expected} were expected of \
+             it: do all ranks give the same root, and counts and datatypes that agree?",
+            signature.function()
         ),
     };
     e.on(comm)

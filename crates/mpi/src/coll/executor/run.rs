@@ -319,8 +319,9 @@ impl Run {
                     let (sent, room) = (from.len(), into.len());
                     let e = err!(
                         Truncate,
-                        "this rank's own block has {sent} bytes by the send arguments and {room} \
-                         by the receive arguments"
+                        "in {} this rank's own block has {sent} bytes by the send arguments and \
+                         {room} by the receive arguments",
+                        self.tag.signature().function()
                     );
                     self.error.get_or_insert(e.on(b.comm));
                 }
