@@ -142,6 +142,7 @@ class Cases:
         "null_rdispls": ("MPI_Alltoallw", "rdispls is null"),
         "null_in_startall": ("MPI_Startall", "array_of_requests[1]", "MPI_REQUEST_NULL"),
         "active_in_startall": ("MPI_Startall", "array_of_requests[1]", "active already"),
+        "predefined_keyval": ("MPI_Comm_set_attr", "keyval 501 is predefined"),
         "own_block": ("MPI_Waitall", "array_of_requests[1]", "MPI_Ialltoall", "16 bytes", "8 by"),
         "freed_comm": ("MPI_Barrier", "comm"),
         "bad_color": ("MPI_Comm_split", "color", "-6"),

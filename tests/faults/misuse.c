@@ -261,6 +261,10 @@ static int bad_errhandler(void)
 {
     return MPI_Comm_set_errhandler(MPI_COMM_SELF, (MPI_Errhandler)0);
 }
+static int predefined_keyval(void)
+{
+    return MPI_Comm_set_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value);
+}
 static int bad_keyval(void)
 {
     void *v;
@@ -322,6 +326,7 @@ static const struct {
     {"null_status_index", null_status_index, MPI_ERR_COMM, 0},
     {"null_out", null_out, MPI_ERR_ARG, 0},
     {"bad_errhandler", bad_errhandler, MPI_ERR_ERRHANDLER, MPI_ERR_ARG},
+    {"predefined_keyval", predefined_keyval, MPI_ERR_KEYVAL, 0},
     {"bad_keyval", bad_keyval, MPI_ERR_KEYVAL, 0},
 };
 enum { MISTAKES = sizeof mistakes / sizeof *mistakes };

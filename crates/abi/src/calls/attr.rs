@@ -94,6 +94,21 @@ fn get(
     Ok(())
 }
 
+/// The program's key `keyval`, whose attributes it sets and deletes.
+///
+/// Errors: Keyval. Of a predefined key the text says so.
+fn own_key(kind: ObjectKind, keyval: i32) -> Result<Arc<Keyval>> {
+    let of_comm = constants::MPI_TAG_UB..=constants::MPI_UNIVERSE_SIZE;
+    let of_win = constants::MPI_WIN_BASE..=constants::MPI_WIN_MODEL;
+    if of_comm.contains(&keyval) || of_win.contains(&keyval) {
+        return Err(err!(
+            Keyval,
+            "keyval {keyval} is predefined: its attribute can be read, but not set or deleted"
+        ));
+    }
+    Keyval::find(kind, keyval)
+}
+
 /// The value of a predefined attribute: MPI hands out a pointer to an int.
 fn predefined(keyval: i32) -> Option<&'static AtomicI32> {
     static VALUES: [AtomicI32; 7] = [const { AtomicI32::new(0) }; 7];
@@ -140,7 +155,7 @@ pub fn comm_set_attr(
     comm_keyval: i32,
     attribute_val: *mut c_void,
 ) -> Result<()> {
-    let keyval = Keyval::find(ObjectKind::Comm, comm_keyval)?;
+    let keyval = own_key(ObjectKind::Comm, comm_keyval)?;
     comm.attributes
         .set(comm.identity.bits(), &keyval, attribute_val as usize)
 }
@@ -171,7 +186,7 @@ pub fn comm_get_attr(
 }
 
 pub fn comm_delete_attr(comm: &'static Arc<Comm>, comm_keyval: i32) -> Result<()> {
-    let keyval = Keyval::find(ObjectKind::Comm, comm_keyval)?;
+    let keyval = own_key(ObjectKind::Comm, comm_keyval)?;
     comm.attributes.delete(comm.identity.bits(), &keyval)
 }
 
@@ -231,7 +246,7 @@ pub fn type_set_attr(
     type_keyval: i32,
     attribute_val: *mut c_void,
 ) -> Result<()> {
-    let keyval = Keyval::find(ObjectKind::Type, type_keyval)?;
+    let keyval = own_key(ObjectKind::Type, type_keyval)?;
     of_type(datatype).set(
         datatype.handle.load(Ordering::Relaxed),
         &keyval,
@@ -255,7 +270,7 @@ pub fn type_get_attr(
 }
 
 pub fn type_delete_attr(datatype: &'static Arc<Datatype>, type_keyval: i32) -> Result<()> {
-    let keyval = Keyval::find(ObjectKind::Type, type_keyval)?;
+    let keyval = own_key(ObjectKind::Type, type_keyval)?;
     of_type(datatype).delete(datatype.handle.load(Ordering::Relaxed), &keyval)
 }
 
@@ -283,7 +298,7 @@ pub fn win_set_attr(
     win_keyval: i32,
     attribute_val: *mut c_void,
 ) -> Result<()> {
-    let keyval = Keyval::find(ObjectKind::Win, win_keyval)?;
+    let keyval = own_key(ObjectKind::Win, win_keyval)?;
     win.attributes
         .set(win.identity.bits(), &keyval, attribute_val as usize)
 }
@@ -333,6 +348,6 @@ fn predefined_of_window(win: &Win, keyval: i32) -> Option<*mut c_void> {
 }
 
 pub fn win_delete_attr(win: &'static Arc<Win>, win_keyval: i32) -> Result<()> {
-    let keyval = Keyval::find(ObjectKind::Win, win_keyval)?;
+    let keyval = own_key(ObjectKind::Win, win_keyval)?;
     win.attributes.delete(win.identity.bits(), &keyval)
 }
