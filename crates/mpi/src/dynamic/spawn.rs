@@ -91,7 +91,7 @@ pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Out
         order.port = port::open(outside)?;
         *name.borrow_mut() = Some(order.port.clone());
         *socket.borrow_mut() = start_launcher(&order)?;
-        port::number_of(&order.port)
+        port::own_port(&order.port)
     };
     let ended = |_: &mut Device| -> Option<Error> {
         match socket.borrow_mut().as_mut()?.news() {

@@ -1,0 +1,75 @@
+//! The launchers of two jobs that were started apart get to know each other, through the roots of
+//! the groups that connect: so they can find that both jobs hang.
+
+use super::With;
+use super::side::VERSION;
+use crate::Result;
+use crate::comm::agree::{Reader, put_framed, put_u64};
+use crate::process::process;
+use ferry_job::{NameRequest, NameSocket};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// What a root says of its group, with the contact of its launcher
+/// ([`ferry_job::NameRequest::Contact`]), which only roots and launchers know. Empty: there is
+/// none.
+pub(super) fn with_contact(contact: &str, mut side: Vec<u8>) -> Vec<u8> {
+    let rest = side.split_off(size_of::<u64>());
+    put_framed(&mut side, contact.as_bytes());
+    side.extend(rest);
+    side
+}
+
+/// The reverse of [`with_contact`].
+pub(super) fn without_contact(said: Vec<u8>) -> Result<(Vec<u8>, String)> {
+    let mut reader = Reader(&said);
+    let mut side = Vec::new();
+    let version = reader.u64()?;
+    put_u64(&mut side, version);
+    if version != VERSION {
+        // It says so when it is read.
+        return Ok((side, String::new()));
+    }
+    let contact = String::from_utf8_lossy(reader.framed()?).into_owned();
+    side.extend(reader.0);
+    Ok((side, contact))
+}
+
+/// Where this process's launcher listens, once it has said so. Empty: nowhere.
+static CONTACT: OnceLock<String> = OnceLock::new();
+
+/// Does the job at the other side of such a meeting have a launcher that this one's does not know?
+pub(super) fn is_apart(with: With) -> bool {
+    matches!(with, With::Anyone | With::Known)
+}
+
+/// Asks this process's launcher where it listens for those of jobs that were started apart. `None`:
+/// it is known, or need not be.
+pub(super) fn ask_contact(with: With) -> Option<NameSocket> {
+    let client = process().client().filter(|_| is_apart(with))?;
+    match CONTACT.get() {
+        Some(_) => None,
+        None => client.begin_to_ask(&NameRequest::Contact).ok(),
+    }
+}
+
+/// Where it listens. Empty: nowhere, or the jobs were not started apart. `asked`: the question.
+pub(super) fn contact(with: With, asked: Option<NameSocket>) -> String {
+    if let Some(Ok(Some(contact))) = asked.map(NameSocket::answer) {
+        let _ = CONTACT.set(contact);
+    }
+    let contact = CONTACT.get().filter(|_| is_apart(with));
+    contact.cloned().unwrap_or_default()
+}
+
+/// Tells this process's launcher of the other job's, so that both can find that the jobs hang.
+pub(super) fn tell_launcher(contact: String) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if let Some(client) = process().client() {
+        let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(contact.clone()) {
+            // Nobody waits for the answer. If it gets lost, the launchers do not look for hangs.
+            drop(client.begin_to_ask(&NameRequest::Met { contact }));
+        }
+    }
+}
