@@ -32,7 +32,7 @@ pub trait Describe {
 pub struct WaitingFor<'a> {
     /// The communicator's context.
     pub context: ContextId,
-    /// The peer's process number; -1 any, -2 several.
+    /// The peer's process number; -1: any. Also [`ferry_job::PEER_SEVERAL`] and its kin.
     pub peer: i32,
     /// The tag; -1 any.
     pub tag: i32,
@@ -44,7 +44,7 @@ impl WaitingFor<'_> {
     /// Several operations, of any communicator.
     pub const SEVERAL: WaitingFor<'static> = WaitingFor {
         context: ContextId::WORLD,
-        peer: -2,
+        peer: ferry_job::PEER_SEVERAL,
         tag: -1,
         details: None,
     };

@@ -5,7 +5,7 @@ use super::lock::lock;
 use super::reports::send_reports;
 use super::site::{self, Record};
 use crate::coll::executor::{self, BoundSchedule, CollTag, HangDescription};
-use crate::device::{self, Completion, WaitingFor};
+use crate::device::{self, Completion};
 use crate::{Comm, Error, Result};
 use ferry_pageguard::{Guard, Owner};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -130,12 +130,7 @@ pub fn complete_pending() -> Result<()> {
                 tag: one.tag,
                 root: one.root,
             };
-            let waiting_for = WaitingFor {
-                context: one.comm.context,
-                peer: -2,
-                tag: -1,
-                details: Some(&description),
-            };
+            let waiting_for = description.waiting_for();
             device::wait_until(&waiting_for, |_| one.done.load(Ordering::Acquire));
         }
         *settling = since.elapsed();

@@ -10,7 +10,7 @@ use super::send_copy::SendCopy;
 use super::site::{self, Record};
 use crate::Result;
 use crate::coll::executor::{self, BoundSchedule, CollArgs, HangDescription, Run};
-use crate::device::{self, Device, ReqId, WaitingFor};
+use crate::device::{self, Device, ReqId};
 use ferry_pageguard::GuardError;
 use ferry_schedule::{Peer, Step};
 use std::collections::{HashMap, VecDeque};
@@ -438,12 +438,7 @@ fn wait_for_edges(shared: &PendingCollective) {
         tag: shared.tag,
         root: shared.root,
     };
-    let waiting_for = WaitingFor {
-        context: shared.comm.context,
-        peer: -2,
-        tag: -1,
-        details: Some(&description),
-    };
+    let waiting_for = description.waiting_for();
     device::wait_until(&waiting_for, |_| shared.may_return.load(Ordering::Acquire));
 }
 

@@ -2,7 +2,7 @@
 
 use super::tag::CollTag;
 use crate::Comm;
-use crate::device::{Describe, Device};
+use crate::device::{Describe, Device, WaitingFor};
 use std::sync::atomic::Ordering;
 
 /// Tells who looks at a hang which collective is waited in.
@@ -11,6 +11,18 @@ pub(crate) struct HangDescription<'a> {
     pub(crate) tag: CollTag,
     /// The root's rank; -1: none.
     pub(crate) root: i32,
+}
+
+impl HangDescription<'_> {
+    /// What a call waits for that waits for this collective.
+    pub(crate) fn waiting_for(&self) -> WaitingFor<'_> {
+        WaitingFor {
+            context: self.comm.context,
+            peer: ferry_job::PEER_SEVERAL,
+            tag: -1,
+            details: Some(self),
+        }
+    }
 }
 
 impl Describe for HangDescription<'_> {

@@ -10,7 +10,7 @@ use super::tag::CollTag;
 use super::tmp_buffer::TmpBuffer;
 use super::unreceived::explain;
 use super::view::View;
-use crate::device::{self, Device, Pattern, ReqId, SendMode, WaitingFor};
+use crate::device::{self, Device, Pattern, ReqId, SendMode};
 use crate::{Comm, Error, Result, err};
 use ferry_schedule::{Piece, Region, Schedule, Step};
 use std::sync::Arc;
@@ -386,12 +386,7 @@ pub(crate) unsafe fn run(schedule: &Schedule, b: &CollArgs<'_>, tag: CollTag) ->
         tag,
         root: b.root,
     };
-    let waiting_for = WaitingFor {
-        context: b.comm.context,
-        peer: -2,
-        tag: -1,
-        details: Some(&description),
-    };
+    let waiting_for = description.waiting_for();
     loop {
         let mut state = RunState::Waiting;
         device::wait_until(&waiting_for, |d| {

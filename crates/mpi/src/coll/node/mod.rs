@@ -17,7 +17,7 @@ mod slots;
 
 use super::executor::{CollArgs, CollTag, Form, Function, HangDescription, call_ahead};
 use super::{neighbour, select};
-use crate::device::{FLAT_MAX_RANKS, FlatBoardGroup, WaitingFor};
+use crate::device::{FLAT_MAX_RANKS, FlatBoardGroup};
 use crate::{Comm, Error, Result};
 pub(super) use background::{BackgroundBoards, init, start};
 use board_call::{BoardCall, plan_call, plan_exchange};
@@ -129,12 +129,7 @@ unsafe fn run_call(call: &BoardCall, function: Function, b: &CollArgs<'_>) -> Op
         tag: CollTag::next(comm, function, b.root),
         root: b.root,
     };
-    let waiting_for = WaitingFor {
-        context: comm.context,
-        peer: -2,
-        tag: -1,
-        details: Some(&description),
-    };
+    let waiting_for = description.waiting_for();
     // SAFETY: the caller's promise.
     let result = unsafe {
         match &mut *board {
