@@ -9,130 +9,23 @@
 //! Both sides never use the same part at once. A rank writes its mailbox while it has the turn. The
 //! model reads and writes it while the rank has stopped. [`Mailbox::state`] says who has the turn.
 
+mod layout;
+mod mapping;
+
+pub(super) use layout::{BOX_MAX_BYTES, COMMAND_KINDS, Header, Mailbox, state};
+
 use super::Rank;
+use layout::{
+    CPUS_MAX, MACHINE_MAX_BYTES, MAGIC, MAILBOX_BYTES, MAPPED_MAX_BYTES, PAGE_BYTES, RANKS_MAX,
+    VERSION, rank_stride,
+};
+use mapping::{Mapping, map};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::thread::futex;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::{io, ptr};
-
-/// First word of the memory.
-const MAGIC: u64 = u64::from_le_bytes(*b"ferrymod");
-/// Version of the layout. Raised with each change of it.
-const VERSION: u32 = 6;
-/// The system's page size.
-const PAGE_BYTES: usize = 4096;
-/// Most bytes of the machine's encoded description.
-const MACHINE_MAX_BYTES: usize = 64 * 1024;
-/// Most bytes of commands, and of events, in a mailbox.
-pub(super) const BOX_MAX_BYTES: usize = 256 * 1024;
-/// Most ranks of a modelled job.
-const RANKS_MAX: u32 = 4096;
-/// Most bytes that one rank's card maps.
-const MAPPED_MAX_BYTES: u64 = 1 << 32;
-
-/// Kinds of commands with a response time in the header. That of others is zero.
-pub(super) const COMMAND_KINDS: usize = 8;
-/// Most cores that ranks are spread over.
-const CPUS_MAX: usize = 64;
-
-/// States of a rank.
-pub(super) mod state {
-    /// It has not joined yet. Counts as running.
-    pub const ABSENT: u32 = 0;
-    /// It has the turn.
-    pub const RUNNING: u32 = 1;
-    /// It waits for the model to catch up with its clock.
-    pub const SYNCING: u32 = 2;
-    /// It waits until the model has something for it.
-    pub const WAITING: u32 = 3;
-    /// It takes no part any more.
-    pub const LEFT: u32 = 4;
-    /// It waited, or had left, and asks to go on.
-    pub const RESUMING: u32 = 5;
-    /// It polls, and waits if nothing is there.
-    pub const POLLING: u32 = 6;
-}
-
-/// What all ranks and the model share.
-#[repr(C)]
-pub(super) struct Header {
-    magic: AtomicU64,
-    version: AtomicU32,
-    ranks: AtomicU32,
-    /// Bytes that each rank's card maps.
-    mapped_bytes: AtomicU64,
-    /// Bytes of the machine's description.
-    machine_bytes: AtomicU64,
-    /// What the model sleeps on.
-    pub wakeup: AtomicU32,
-    /// The model sleeps.
-    pub asleep: AtomicU32,
-    /// Ranks that have not stopped yet.
-    pub running: AtomicU32,
-    /// Ranks that have asked to go on.
-    pub resume_requests: AtomicU32,
-    /// A rank's process has ended, so `running` may be too high.
-    pub exited: AtomicU32,
-    /// The job is over.
-    pub closing: AtomicU32,
-    /// Ranks record their work for the timeline, span by span.
-    pub traced: AtomicU32,
-    /// Virtual time does not run ahead of real time.
-    pub paced: AtomicU32,
-    /// By kind of command: least time until its own rank can see anything of it, picoseconds.
-    pub response_times: [AtomicU64; COMMAND_KINDS],
-    /// Virtual time in picoseconds, for observers.
-    pub now: AtomicU64,
-    /// Commands so far, for observers.
-    pub commands: AtomicU64,
-    /// How often a rank that waits for its turn yields before it sleeps.
-    pub yields: AtomicU32,
-    /// How many of `cpus` the ranks are on, from the first one on.
-    pub cores: AtomicU32,
-    /// CPUs that the ranks may be spread over. Zero: they stay where they are.
-    cpu_count: AtomicU32,
-    cpus: [AtomicU32; CPUS_MAX],
-}
-
-/// What a rank and the model share.
-#[repr(C)]
-pub(super) struct Mailbox {
-    /// One of [`state`].
-    pub state: AtomicU32,
-    /// How often the rank has got the turn. Only the model raises it. A rank with one thread sleeps
-    /// on it; of a rank with several, the thread that asks to go on.
-    pub turn: AtomicU32,
-    /// What the threads of a rank with several sleep on. The model raises it after a turn that none
-    /// of them has asked for. The rank raises it when one thread has something for another.
-    pub wakeup: AtomicU32,
-    /// Somebody sleeps on `turn`, or is about to.
-    pub asleep: AtomicU32,
-    /// Threads of the rank may call MPI at once. A waiting rank may then go on by itself.
-    pub concurrent: AtomicU32,
-    /// The process has ended.
-    pub exited: AtomicU32,
-    /// A device outside the model has something for the rank: it goes on if it waits.
-    pub interrupted: AtomicU32,
-    /// There are more events than the mailbox holds.
-    pub more_events: AtomicU32,
-    /// The rank goes on because its poll has found something. It has not waited.
-    pub poll_found: AtomicU32,
-    /// Bytes of commands in the mailbox.
-    pub command_bytes: AtomicU32,
-    /// Bytes of events in the mailbox.
-    pub event_bytes: AtomicU32,
-    /// The rank's clock in picoseconds: when it stopped, or when it goes on.
-    pub clock: AtomicU64,
-    /// Nothing changes for the rank before this time, in picoseconds, unless it issues commands.
-    pub horizon: AtomicU64,
-    /// How often the waiting rank polls, picoseconds.
-    pub poll_period: AtomicU64,
-}
-
-/// Bytes of a rank's part before what its card maps.
-const MAILBOX_BYTES: usize = PAGE_BYTES + 2 * BOX_MAX_BYTES;
 
 /// Why the shared memory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -160,34 +53,6 @@ pub enum ModelSegmentError {
 /// The shared memory, mapped into this process. Clones share the mapping.
 #[derive(Clone)]
 pub struct ModelSegment(Arc<Mapping>);
-
-struct Mapping {
-    fd: OwnedFd,
-    at: *mut u8,
-    len: usize,
-    ranks: u32,
-    mapped_bytes: usize,
-    machine_bytes: usize,
-}
-
-// SAFETY: the mapping is shared memory that is only touched through atomics, or by the side that
-// has the turn.
-unsafe impl Send for Mapping {}
-// SAFETY: what several threads reach at once are atomics; the rest belongs to the side that has the
-// turn.
-unsafe impl Sync for Mapping {}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and nothing borrowed from it outlives the Arc (Client leaks its
-        // clone).
-        unsafe { libc::munmap(self.at.cast(), self.len) };
-    }
-}
-
-fn rank_stride(mapped_bytes: usize) -> usize {
-    MAILBOX_BYTES + mapped_bytes
-}
 
 impl ModelSegment {
     /// Makes the memory for `ranks` ranks whose cards map `mapped` bytes each. The ranks can read
@@ -481,41 +346,6 @@ impl ModelSegment {
     pub(crate) fn read(&self, rank: Rank, at: usize, bytes: &mut [u8]) {
         self.copy_out(rank, MAILBOX_BYTES, self.0.mapped_bytes, at, bytes);
     }
-}
-
-fn map(
-    fd: OwnedFd,
-    len: usize,
-    ranks: u32,
-    mapped_bytes: usize,
-    machine_bytes: usize,
-) -> Result<Mapping, ModelSegmentError> {
-    // SAFETY: a new shared mapping, placed by the kernel, of bytes that the file has: its length
-    // was set or looked at, and is sealed.
-    let at = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_NORESERVE,
-            fd.as_raw_fd(),
-            0,
-        )
-    };
-    if at == libc::MAP_FAILED {
-        return Err(ModelSegmentError::Refused(
-            "mapping it",
-            io::Error::last_os_error(),
-        ));
-    }
-    Ok(Mapping {
-        fd,
-        at: at.cast(),
-        len,
-        ranks,
-        mapped_bytes,
-        machine_bytes,
-    })
 }
 
 #[cfg(test)]
