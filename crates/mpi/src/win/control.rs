@@ -16,6 +16,7 @@
 
 use super::Flavor;
 use super::inbox::Inboxes;
+use super::memory::Memory;
 use crate::device::{Mapping, NodeLock, SharedRange, WaitSet};
 use crate::{Result, err};
 use std::ptr::NonNull;
@@ -53,6 +54,19 @@ pub(super) struct Block {
     /// member's only.
     pub arrived: AtomicU64,
     pub left: AtomicU64,
+}
+
+impl Block {
+    /// Tells the other members where this one's memory lies. `offset`: where it begins in the
+    /// node's range, or `u64::MAX`.
+    pub fn fill_in(&self, memory: &Memory, offset: u64) {
+        let base = memory.base().expose_provenance() as u64;
+        self.base.store(base, Ordering::Release);
+        self.size.store(memory.size(), Ordering::Release);
+        let unit = memory.disp_unit() as u64;
+        self.disp_unit.store(unit, Ordering::Release);
+        self.offset.store(offset, Ordering::Release);
+    }
 }
 
 /// A region that was attached to a dynamic window.
