@@ -339,6 +339,40 @@ impl<'a> Job<'a> {
         self.flush();
         self.poll_stdin();
         let now = Instant::now();
+        let wait = self.until_next_timer(now, prompt);
+        let timeout = Timespec {
+            tv_sec: wait.as_secs() as i64,
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        };
+        self.show_virtual_time(now);
+        events.clear();
+        let room = rustix::buffer::spare_capacity(events);
+        if epoll::wait(&self.poll, room, Some(&timeout)).is_err() {
+            events.clear();
+        }
+        self.hide_virtual_time();
+        let mut signalled = false;
+        for event in events.iter() {
+            // Signals last: what a rank has written comes before the news of its end.
+            signalled |= event.data.u64() & EVENT_KIND == EVENT_SIGNAL;
+            self.handle_event(event);
+        }
+        if self.input_is_file {
+            self.forward_stdin();
+        }
+        if signalled {
+            while let Some(signal) = self.signals.next() {
+                self.signal(signal);
+            }
+        }
+        self.check_timers(Instant::now());
+    }
+
+    /// Time until the next timer. `prompt`: when output without an end of line is shown.
+    fn until_next_timer(&self, now: Instant, prompt: Option<Instant>) -> Duration {
+        if self.input_is_file {
+            return Duration::ZERO;
+        }
         let mut due = vec![self.hang.next_check];
         due.extend(prompt);
         if let Backend::Remote(remote) = &self.backend {
@@ -357,75 +391,44 @@ impl<'a> Job<'a> {
                 e.since + KILL_DELAY
             }
         }));
-        let wait = due
-            .iter()
+        due.iter()
             .map(|d| d.saturating_duration_since(now))
             .min()
-            .unwrap_or(STATUS_INTERVAL);
-        let wait = if self.input_is_file {
-            Duration::ZERO
-        } else {
-            wait
-        };
-        let timeout = Timespec {
-            tv_sec: wait.as_secs() as i64,
-            tv_nsec: i64::from(wait.subsec_nanos()),
-        };
-        self.show_virtual_time(now);
-        events.clear();
-        if epoll::wait(
-            &self.poll,
-            rustix::buffer::spare_capacity(events),
-            Some(&timeout),
-        )
-        .is_err()
-        {
-            events.clear();
-        }
-        self.hide_virtual_time();
-        let mut signalled = false;
-        for event in events.iter() {
-            let token = event.data.u64();
-            let number = (token & !EVENT_KIND) as usize;
-            match token & EVENT_KIND {
-                // Handled last: what a rank has written comes before the news of its end.
-                EVENT_SIGNAL => signalled = true,
-                EVENT_STREAM => {
-                    self.output.read(number);
-                }
-                EVENT_RANK => {
-                    let flags = event.flags;
-                    if flags.contains(epoll::EventFlags::OUT) {
-                        self.poll_rank_socket(number);
-                    }
-                    self.read_rank_messages(number);
-                }
-                EVENT_AGENT => self.read_agent(number),
-                EVENT_MODEL => self.read_model(),
-                EVENT_FRAME => {
-                    if let Some(modelled) = &self.modelled {
-                        modelled.interrupt(number);
-                    }
-                }
-                EVENT_STDIN => self.forward_stdin(),
-                EVENT_PARENT => self.read_parent(),
-                EVENT_NAMES => self.answer_launchers(),
-                EVENT_RELAY => self.read_relay(number as u32),
-                // Writing is done by the next flush.
-                _ => {}
-            }
-        }
-        if self.input_is_file {
-            self.forward_stdin();
-        }
-        if signalled {
-            while let Some(signal) = self.signals.next() {
-                self.signal(signal);
-            }
-        }
-        self.check_timers(Instant::now());
+            .unwrap_or(STATUS_INTERVAL)
     }
 
+    /// Handles an event, except signals.
+    fn handle_event(&mut self, event: &epoll::Event) {
+        let token = event.data.u64();
+        let number = (token & !EVENT_KIND) as usize;
+        match token & EVENT_KIND {
+            EVENT_STREAM => {
+                self.output.read(number);
+            }
+            EVENT_RANK => {
+                let flags = event.flags;
+                if flags.contains(epoll::EventFlags::OUT) {
+                    self.poll_rank_socket(number);
+                }
+                self.read_rank_messages(number);
+            }
+            EVENT_AGENT => self.read_agent(number),
+            EVENT_MODEL => self.read_model(),
+            EVENT_FRAME => {
+                if let Some(modelled) = &self.modelled {
+                    modelled.interrupt(number);
+                }
+            }
+            EVENT_STDIN => self.forward_stdin(),
+            EVENT_PARENT => self.read_parent(),
+            EVENT_NAMES => self.answer_launchers(),
+            EVENT_RELAY => self.read_relay(number as u32),
+            // Writing is done by the next flush.
+            _ => {}
+        }
+    }
+
+    /// Does what is due by time.
     fn check_timers(&mut self, now: Instant) {
         self.check_agents(now);
         if self.alive > 0 {
