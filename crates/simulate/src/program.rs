@@ -69,8 +69,7 @@ impl Program {
     /// Plans `call` for `ranks` ranks, which are on `nodes` if that makes two levels.
     ///
     /// Errors: TooManyMessages if they send more than `limit`, or have a hundred times as many
-    /// steps; NotAllowed if the algorithm that is
-    /// asked for cannot serve the call; Unmatched.
+    /// steps; NotAllowed if the algorithm that is asked for cannot serve the call; Unmatched.
     pub fn new(
         ranks: u32,
         nodes: Option<&NodeMap>,
@@ -79,18 +78,13 @@ impl Program {
         forced: Option<Algorithm>,
         limit: u64,
     ) -> Result<Program, Error> {
-        let unit = unit(call);
-        let bytes = |piece: Piece| match piece.region {
-            Region::Packed => piece.count as u64,
-            _ => piece.count as u64 * unit,
-        };
         let mut program = Program {
             ops: Vec::new(),
             starts: vec![0],
             messages: Vec::new(),
             algorithm: None,
         };
-        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        let mut sides = Sides::default();
         let mut steps_seen = 0;
         for rank in 0..ranks {
             let team = Team { rank, size: ranks };
@@ -109,76 +103,81 @@ impl Program {
             }
             program.algorithm = algorithm;
             steps_seen += steps.len() as u64;
-            // Sends and receives before each step, for Await.
-            let mut started = Vec::with_capacity(steps.len());
-            let mut count = 0;
-            for step in steps {
-                started.push(count);
-                let op = program.ops.len();
-                let work = |seconds: f64| Op::Work(picoseconds(seconds));
-                let next = match step {
-                    Step::Send {
-                        peer: Peer::Local(to) | Peer::Remote(to),
-                        from,
-                    } => {
-                        let bytes = bytes(from);
-                        let from = rank;
-                        sends.push(Side {
-                            from,
-                            to,
-                            op,
-                            bytes,
-                        });
-                        count += 1;
-                        Op::Send(0)
-                    }
-                    Step::Recv {
-                        peer: Peer::Local(from) | Peer::Remote(from),
-                        into,
-                    } => {
-                        let bytes = bytes(into);
-                        let to = rank;
-                        receives.push(Side {
-                            from,
-                            to,
-                            op,
-                            bytes,
-                        });
-                        count += 1;
-                        Op::Recv(0)
-                    }
-                    Step::Await { before } => {
-                        Op::Await(started.get(before as usize).copied().unwrap_or(count))
-                    }
-                    Step::Reduce { into, .. } => work(bytes(into) as f64 * cost.reduce_byte_s),
-                    Step::Copy { into, .. } => {
-                        work(cost.copy_s + bytes(into) as f64 * cost.copy_byte_s)
-                    }
-                };
-                let begin = program.starts[rank as usize];
-                match (next, program.ops[begin..].last_mut()) {
-                    (Op::Work(more), Some(Op::Work(time))) => *time += more,
-                    _ => program.ops.push(next),
-                }
-            }
-            if steps_seen > limit.saturating_mul(STEPS_A_MESSAGE) {
+            program.add_rank(rank, &steps, unit(call), cost, &mut sides);
+            if steps_seen > limit.saturating_mul(STEPS_A_MESSAGE)
+                || sides.sends.len() as u64 > limit
+            {
                 return Err(Error::TooManyMessages(limit));
             }
-            if sends.len() as u64 > limit {
-                return Err(Error::TooManyMessages(limit));
-            }
-            program.starts.push(program.ops.len());
         }
-        program.match_messages(sends, receives)?;
+        program.match_messages(sides)?;
         Ok(program)
     }
 
+    /// Adds a rank's steps, and the sides of its messages, which have no numbers yet. `unit`: bytes
+    /// of a unit of a piece.
+    fn add_rank(&mut self, rank: u32, steps: &[Step], unit: u64, cost: &Cost, sides: &mut Sides) {
+        let bytes = |piece: Piece| match piece.region {
+            Region::Packed => piece.count as u64,
+            _ => piece.count as u64 * unit,
+        };
+        let work = |seconds: f64| Op::Work(picoseconds(seconds));
+        let begin = self.ops.len();
+        // Sends and receives before each step, for Await.
+        let mut started = Vec::with_capacity(steps.len());
+        let mut count = 0;
+        for &step in steps {
+            started.push(count);
+            let op = self.ops.len();
+            let next = match step {
+                Step::Send {
+                    peer: Peer::Local(to) | Peer::Remote(to),
+                    from: piece,
+                } => {
+                    sides.sends.push(Side {
+                        from: rank,
+                        to,
+                        op,
+                        bytes: bytes(piece),
+                    });
+                    count += 1;
+                    Op::Send(0)
+                }
+                Step::Recv {
+                    peer: Peer::Local(from) | Peer::Remote(from),
+                    into: piece,
+                } => {
+                    sides.receives.push(Side {
+                        from,
+                        to: rank,
+                        op,
+                        bytes: bytes(piece),
+                    });
+                    count += 1;
+                    Op::Recv(0)
+                }
+                Step::Await { before } => {
+                    Op::Await(started.get(before as usize).copied().unwrap_or(count))
+                }
+                Step::Reduce { into, .. } => work(bytes(into) as f64 * cost.reduce_byte_s),
+                Step::Copy { into, .. } => {
+                    work(cost.copy_s + bytes(into) as f64 * cost.copy_byte_s)
+                }
+            };
+            match (next, self.ops[begin..].last_mut()) {
+                (Op::Work(more), Some(Op::Work(time))) => *time += more,
+                _ => self.ops.push(next),
+            }
+        }
+        self.starts.push(self.ops.len());
+    }
+
     /// Gives both sides of each message its number: between two ranks they match in order.
-    fn match_messages(
-        &mut self,
-        mut sends: Vec<Side>,
-        mut receives: Vec<Side>,
-    ) -> Result<(), Error> {
+    fn match_messages(&mut self, sides: Sides) -> Result<(), Error> {
+        let Sides {
+            mut sends,
+            mut receives,
+        } = sides;
         sends.sort_unstable_by_key(|s| (s.from, s.to, s.op));
         receives.sort_unstable_by_key(|r| (r.from, r.to, r.op));
         if let Some((from, to)) = first_difference(&sends, &receives) {
@@ -205,6 +204,13 @@ impl Program {
         }
         Ok(())
     }
+}
+
+/// The sides of all messages.
+#[derive(Default)]
+struct Sides {
+    sends: Vec<Side>,
+    receives: Vec<Side>,
 }
 
 /// The first pair of ranks whose sends and receives do not match.
