@@ -111,6 +111,25 @@ fn result(f: &Function) -> &'static str {
     }
 }
 
+/// The call that converts a handle to an int or back. These conversions are those of Fortran, which
+/// each ABI defines.
+fn conversion(f: &Function) -> String {
+    let argument = &f.parameters[0].name;
+    let c = match &f.returns {
+        Returns::Handle(c) => c.as_str(),
+        _ => f.parameters[0].kind.c("", false).leak().trim(),
+    };
+    let marker = super::parameter::marker(c);
+    match (&f.returns, c) {
+        (Returns::Handle(_), "MPI_File") => "A::file_from_int(file)".to_string(),
+        (_, "MPI_File") => "A::file_to_int(file)".into(),
+        (Returns::Handle(_), _) => format!("A::from_int::<{marker}>({argument})"),
+        _ => format!("A::to_int::<{marker}>({argument})"),
+    }
+}
+
+/// Writes the body of a function's entry point: converts the arguments, calls the standard ABI's
+/// function and converts the results back.
 fn body(
     out: &mut String,
     f: &Function,
@@ -123,20 +142,7 @@ fn body(
     let short = name.trim_start_matches("MPI_").to_lowercase();
     let mut head = format!("unsafe extern \"C\" fn body_{short}({declared}) -> {result}");
     if f.chapter == "convert" {
-        // Conversions between handles and ints are those of Fortran, which each ABI defines.
-        let c = match &f.returns {
-            Returns::Handle(c) => c.as_str(),
-            _ => f.parameters[0].kind.c("", false).leak().trim(),
-        };
-        let marker = super::parameter::marker(c);
-        let call = match (&f.returns, c) {
-            (Returns::Handle(_), "MPI_File") => "A::file_from_int(file)".to_string(),
-            (_, "MPI_File") => "A::file_to_int(file)".into(),
-            (Returns::Handle(_), _) => {
-                format!("A::from_int::<{marker}>({})", f.parameters[0].name)
-            }
-            _ => format!("A::to_int::<{marker}>({})", f.parameters[0].name),
-        };
+        let call = conversion(f);
         let _ = writeln!(
             out,
             "{head} {{\n    // SAFETY: the handle is of this kind.\n    unsafe {{ {call} }}\n}}"
