@@ -1,4 +1,15 @@
 //! The registry of a process's transports: which are opened, and which one leads to which peer.
+//!
+//! `impl Transports` goes on in `short` (short messages), `fragments` (pipelined copies),
+//! `coalescing`, `node` (what shared memory offers beside messages) and `foreign` (other jobs).
+
+mod coalescing;
+mod foreign;
+mod fragments;
+mod node;
+mod short;
+
+pub use foreign::SharedSegment;
 
 use crate::connected::{self, ConnTransport, Medium};
 use crate::model::{self, Model};
@@ -100,6 +111,8 @@ pub fn open(
     open_these(&names, rank_info, segment, directory, concurrent)
 }
 
+/// Opens the transports of these names that lead to some peer; on a modelled machine its own
+/// instead. No names: those of [`DEFAULT_ORDER`].
 fn open_these(
     names: &[&'static str],
     rank_info: &RankInfo,
@@ -123,9 +136,11 @@ fn open_these(
         shared_memory: None,
         is_virtual: false,
     };
-    if let Some(machine) = segment.as_mut().and_then(|s| s.machine.take()) {
+    if let Some(segment) = &mut segment
+        && let Some(machine) = segment.machine.take()
+    {
         let mut transport = Model::open(machine, rank_info.rank, rank_info.size, concurrent)?;
-        if let Some(interface) = segment.as_mut().and_then(|s| s.interfaces.pop()) {
+        if let Some(interface) = segment.interfaces.pop() {
             transport.set_interface(interface);
         }
         transports.others.push(Box::new(transport));
@@ -578,12 +593,5 @@ impl Transports {
     }
 }
 
-mod coalescing;
-mod foreign;
-mod fragments;
-mod node;
-mod short;
-
-pub use foreign::SharedSegment;
 #[cfg(all(test, not(loom)))]
 mod tests;

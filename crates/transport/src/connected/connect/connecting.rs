@@ -414,8 +414,6 @@ impl ConnTransport {
         i: usize,
         inbox: &mut dyn Inbox,
     ) -> usize {
-        let process = self.peers[i].process;
-        let token = Token::Peer(i).data();
         let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
             return 0;
         };
@@ -437,73 +435,109 @@ impl ConnTransport {
                     };
                 }
                 Some(Err(e)) => self.address_failed(i, e.to_string()),
-                Some(Ok(())) => {
-                    connecting.answered = true;
-                    let sent = send_whole(&socket, &hello).and_then(|()| {
-                        epoll::modify(&self.epoll, &socket, token, epoll::EventFlags::IN)
-                    });
-                    match sent {
-                        Ok(()) => {
-                            connecting.stage = Stage::Handshake {
-                                medium,
-                                socket,
-                                handshake,
-                            }
-                        }
-                        Err(e) => self.address_failed(i, e.to_string()),
-                    }
-                }
+                Some(Ok(())) => self.send_hello(i, medium, socket, handshake, &hello),
             },
             Stage::Handshake {
                 medium,
                 socket,
-                mut handshake,
-            } => match handshake_step(
-                &socket,
-                &mut handshake,
-                &[match self.foreign.config_of(process) {
-                    Some((config, _)) => config,
-                    None => &self.handshake_config,
-                }],
-            ) {
-                Ok(None) => {
-                    connecting.stage = Stage::Handshake {
-                        medium,
-                        socket,
-                        handshake,
-                    };
+                handshake,
+            } => return self.continue_handshake(i, medium, socket, handshake, inbox),
+            Stage::Unopened(conn) => return self.await_open(i, conn, inbox),
+            other => connecting.stage = other,
+        }
+        0
+    }
+
+    /// The socket is connected: sends the first message of the handshake.
+    fn send_hello(
+        &mut self,
+        i: usize,
+        medium: usize,
+        socket: OwnedFd,
+        handshake: Box<Handshake>,
+        hello: &Message,
+    ) {
+        let token = Token::Peer(i).data();
+        let sent = send_whole(&socket, hello)
+            .and_then(|()| epoll::modify(&self.epoll, &socket, token, epoll::EventFlags::IN));
+        let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
+            return;
+        };
+        connecting.answered = true;
+        match sent {
+            Ok(()) => {
+                connecting.stage = Stage::Handshake {
+                    medium,
+                    socket,
+                    handshake,
                 }
-                Ok(Some(session)) => {
-                    let path = path(&*self.media[medium], medium, &socket);
-                    let conn = Conn::new(process, path, socket, sealed(session));
-                    connecting.stage = Stage::Unopened(Box::new(conn));
-                    return self.continue_connect(i, inbox);
-                }
-                Err(why) => {
-                    // Where the hello travels with the request, the request may have failed.
-                    let refused = match sockopt::socket_error(&socket) {
-                        Ok(Err(e @ (Errno::CONNREFUSED | Errno::HOSTUNREACH))) => Some(e),
-                        _ => None,
-                    };
-                    let why = refused.map_or(why.to_string(), |e| e.to_string());
-                    self.address_failed(i, why);
-                }
-            },
-            Stage::Unopened(mut conn) => match conn.receive(&mut self.scratch, inbox) {
-                Ok(found) if found.opened => {
-                    conn.interest = PollInterest::In;
-                    self.forget(i);
-                    self.peers[i].state = PeerState::Open(conn);
-                    self.busy_poll(i);
-                    return found.delivered;
-                }
-                Ok(found) if found.delivered == 0 && !found.farewell => {
+            }
+            Err(e) => self.address_failed(i, e.to_string()),
+        }
+    }
+
+    /// Goes on with the handshake, and behind it with the connection. Returns how many messages
+    /// came.
+    fn continue_handshake(
+        &mut self,
+        i: usize,
+        medium: usize,
+        socket: OwnedFd,
+        mut handshake: Box<Handshake>,
+        inbox: &mut dyn Inbox,
+    ) -> usize {
+        let process = self.peers[i].process;
+        let config = match self.foreign.config_of(process) {
+            Some((config, _)) => config,
+            None => &self.handshake_config,
+        };
+        let session = handshake_step(&socket, &mut handshake, &[config]);
+        let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
+            return 0;
+        };
+        match session {
+            Ok(None) => {
+                connecting.stage = Stage::Handshake {
+                    medium,
+                    socket,
+                    handshake,
+                };
+            }
+            Ok(Some(session)) => {
+                let path = path(&*self.media[medium], medium, &socket);
+                let conn = Conn::new(process, path, socket, sealed(session));
+                return self.await_open(i, Box::new(conn), inbox);
+            }
+            Err(why) => {
+                // Where the hello travels with the request, the request may have failed.
+                let refused = match sockopt::socket_error(&socket) {
+                    Ok(Err(e @ (Errno::CONNREFUSED | Errno::HOSTUNREACH))) => Some(e),
+                    _ => None,
+                };
+                let why = refused.map_or(why.to_string(), |e| e.to_string());
+                self.address_failed(i, why);
+            }
+        }
+        0
+    }
+
+    /// Reads from a connection whose peer has not sent `Open` yet. Returns how many messages came.
+    fn await_open(&mut self, i: usize, mut conn: Box<Conn>, inbox: &mut dyn Inbox) -> usize {
+        match conn.receive(&mut self.scratch, inbox) {
+            Ok(found) if found.opened => {
+                conn.interest = PollInterest::In;
+                self.forget(i);
+                self.peers[i].state = PeerState::Open(conn);
+                self.busy_poll(i);
+                return found.delivered;
+            }
+            Ok(found) if found.delivered == 0 && !found.farewell => {
+                if let PeerState::Connecting(connecting) = &mut self.peers[i].state {
                     connecting.stage = Stage::Unopened(conn);
                 }
-                Ok(_) => self.address_failed(i, "it speaks before its turn".into()),
-                Err(broken) => self.address_failed(i, describe(&broken)),
-            },
-            other => connecting.stage = other,
+            }
+            Ok(_) => self.address_failed(i, "it speaks before its turn".into()),
+            Err(broken) => self.address_failed(i, describe(&broken)),
         }
         0
     }
