@@ -96,9 +96,19 @@ const _: () = assert!(
         && constants::MPI_COMM_SELF == constants::MPI_COMM_WORLD + 1
 );
 
-/// The standard ABI's handle.
+/// The standard ABI's handle. Predefined datatypes and communicators come first: most messages have
+/// them, and so no branch is taken on their way.
 #[inline(always)]
 pub fn standard<K: Kind>(handle: u32) -> u64 {
+    if K::INDEX == DATATYPE {
+        let (own, standard) = DATATYPES[place(handle)];
+        if own == handle {
+            return u64::from(standard);
+        }
+    }
+    if K::INDEX == COMM && handle.wrapping_sub(WORLD) <= 1 {
+        return constants::MPI_COMM_WORLD + u64::from(handle - WORLD);
+    }
     if handle >= OBJECTS {
         return if K::INDEX == REQUEST {
             ferry_translate::standard::request_at(handle & INDEX_MASK)
@@ -107,15 +117,7 @@ pub fn standard<K: Kind>(handle: u32) -> u64 {
         };
     }
     if K::INDEX == DATATYPE {
-        let (own, standard) = DATATYPES[place(handle)];
-        return if own == handle {
-            u64::from(standard)
-        } else {
-            INVALID
-        };
-    }
-    if K::INDEX == COMM && handle.wrapping_sub(WORLD) <= 1 {
-        return constants::MPI_COMM_WORLD + u64::from(handle - WORLD);
+        return INVALID;
     }
     let mut all = predefined::<K>().iter();
     all.find(|(own, _)| *own == handle)
