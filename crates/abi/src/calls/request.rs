@@ -1,15 +1,16 @@
 //! Completing operations, persistent starts, generalised requests, statuses (MPI 5.0 §3.7, §3.9,
 //! §13.2).
 
+mod arrays;
 mod generalized;
 
+use arrays::{check_same_origin, of_entry};
+pub use arrays::*;
 pub use generalized::*;
 
 use crate::prelude::*;
-use ferry_mpi::ErrorScope;
-use ferry_mpi::device::DeviceGuard;
+use ferry_mpi::device::{Device, DeviceGuard};
 use ferry_mpi::request::{self, Outcome};
-use smallvec::SmallVec;
 use std::sync::OnceLock;
 
 /// The request behind a handle. `None` for MPI_REQUEST_NULL.
@@ -65,25 +66,39 @@ fn complete<R: RequestForm>(
     outcome
 }
 
-/// Completes a request that is complete, as [`complete`] does, and stores its status, if it is a
-/// send or a receive that has ended well. False: nothing was done.
+/// Completes a request, as [`complete`] does, and stores its status, if it is a send or a receive
+/// that has ended well. Returns what [`free_handle`] returns. `None`: nothing was done.
 #[inline(always)]
 fn complete_well<R: RequestForm>(
+    h: &mut R,
+    req: &Arc<Request>,
+    d: &mut Device,
+    status: OutStatus,
+) -> Option<Option<Arc<Request>>> {
+    let ended = req.complete_well(d)?;
+    if let Some(status) = status.get() {
+        status.store_well(ended);
+    }
+    Some(match req.is_persistent() {
+        true => None,
+        false => free_handle(h, Some(d)),
+    })
+}
+
+/// [`complete_well`], which drops what is of no more use. `device` as for [`complete`]. False:
+/// nothing was done.
+#[inline(always)]
+fn complete_well_locked<R: RequestForm>(
     h: &mut R,
     req: &Arc<Request>,
     device: &mut Option<DeviceGuard>,
     status: OutStatus,
 ) -> bool {
     let d = device.get_or_insert_with(ferry_mpi::device::device);
-    let Some(ended) = req.complete_well(d) else {
+    let Some(unused) = complete_well(h, req, d, status) else {
         return false;
     };
-    if let Some(status) = status.get() {
-        status.store_well(ended);
-    }
-    if !req.is_persistent() {
-        free_handle(h, device);
-    }
+    drop_unlocked(unused, device);
     true
 }
 
@@ -91,7 +106,7 @@ fn complete_well<R: RequestForm>(
 #[inline]
 fn complete_one<R: RequestForm>(h: &mut R, req: &Arc<Request>, status: OutStatus) -> Result<()> {
     let mut device = None;
-    let result = match complete_well(h, req, &mut device, status) {
+    let result = match complete_well_locked(h, req, &mut device, status) {
         true => Ok(()),
         false => finish(complete(h, req, &mut device), status),
     };
@@ -105,138 +120,43 @@ fn complete_one<R: RequestForm>(h: &mut R, req: &Arc<Request>, status: OutStatus
 #[inline]
 fn release_handle<R: RequestForm>(h: &mut R, device: &mut Option<DeviceGuard>) {
     if !take_completed_send(h) {
-        free_handle(h, device);
+        let unused = free_handle(h, device.as_deref_mut());
+        drop_unlocked(unused, device);
     }
 }
 
-/// Frees the handle of a completed request, which is not [`sent`].
+/// Frees the handle of a completed request, which is not [`sent`]. Returns the request if it is of
+/// no more use: to be dropped without the device's lock.
 #[inline(always)]
-fn free_handle<R: RequestForm>(h: &mut R, device: &mut Option<DeviceGuard>) {
+fn free_handle<R: RequestForm>(h: &mut R, device: Option<&mut Device>) -> Option<Arc<Request>> {
     // If another thread completes the same request, the program is in error. The handle is freed in
     // any case.
     let request = h.free();
     *h = R::null();
-    let remaining = match (request, &mut *device) {
+    match (request, device) {
         (Some(request), Some(d)) => request.recycle(d),
         (request, _) => request,
-    };
-    if let Some(request) = remaining {
-        drop_unlocked(request, device);
     }
 }
 
 /// Drops a request without the device's lock.
-#[cold]
-fn drop_unlocked(request: Arc<Request>, device: &mut Option<DeviceGuard>) {
-    *device = None;
-    drop(request);
-}
-
-/// A request of an array.
-#[derive(Clone, Copy)]
-struct ArrayRequest {
-    /// Its index in the array.
-    at: usize,
-    request: &'static Arc<Request>,
-}
-
-impl std::ops::Deref for ArrayRequest {
-    type Target = Request;
-    #[inline]
-    fn deref(&self) -> &Request {
-        self.request
+#[inline(always)]
+fn drop_unlocked(unused: Option<Arc<Request>>, device: &mut Option<DeviceGuard>) {
+    if let Some(request) = unused {
+        drop_request(request, device);
     }
 }
 
-/// Requests of an array. Short arrays need no heap memory.
-type ArrayRequests = SmallVec<[ArrayRequest; 64]>;
+#[cold]
+fn drop_request(request: Arc<Request>, device: &mut Option<DeviceGuard>) {
+    *device = None;
+    drop(request);
+}
 
 /// Stores the outcome and returns its error.
 fn finish(outcome: Outcome, status: OutStatus) -> Result<()> {
     status.store(&outcome);
     outcome.into_result().map(|_| ())
-}
-
-/// Checks that the requests of a call belong to one session, or all to the world model.
-fn check_same_origin<'a>(requests: impl Iterator<Item = &'a Arc<Request>>) -> Result<()> {
-    if !Session::opened() {
-        return Ok(());
-    }
-    let mut comms = requests.filter_map(|req| req.comm());
-    let Some(first) = comms.next() else {
-        return Ok(());
-    };
-    comms.try_for_each(|comm| {
-        first
-            .group
-            .check_same_origin(&comm.group)
-            .map_err(|mismatch| err!(Request, "one request {mismatch}").on(first))
-    })
-}
-
-/// The error of entry `at` of an array, whose handle does not fit the call.
-#[cold]
-fn of_entry(at: usize, e: &Error) -> Error {
-    err!(Request, "array_of_requests[{at}]: {}", e.text())
-}
-
-/// The active requests of an array, with their indices.
-fn active_requests<R: RequestForm>(handles: &[R]) -> Result<ArrayRequests> {
-    let mut all = ArrayRequests::with_capacity(handles.len());
-    for (at, &h) in handles.iter().enumerate() {
-        match look_up(h).map_err(|e| of_entry(at, &e))? {
-            Some(request) => all.push(ArrayRequest { at, request }),
-            None => continue,
-        }
-    }
-    check_same_origin(all.iter().map(|entry| entry.request))?;
-    let mut d = ferry_mpi::device::device();
-    all.retain(|entry| entry.is_active(&mut d));
-    d.release();
-    Ok(all)
-}
-
-/// The error of an array completion in which the operation of entry `at` failed.
-fn in_status(at: usize, first: &Error) -> Error {
-    let error = err!(InStatus, "array_of_requests[{at}] failed: {}", first.text());
-    match first.scope() {
-        Some(ErrorScope::Comm(comm)) => error.on(comm),
-        Some(ErrorScope::Win(win)) => error.on_win(win),
-        Some(ErrorScope::File(file)) => error.on_file(file),
-        None => error,
-    }
-}
-
-/// Completes all of `ready`. `status_index` gives the index of each status. Errors of single
-/// operations go into their statuses.
-fn complete_each<R: RequestForm>(
-    handles: &mut [R],
-    ready: &[ArrayRequest],
-    statuses: &OutStatuses,
-    status_index: impl Fn(usize, usize) -> usize,
-) -> Result<()> {
-    let mut failed = None;
-    let mut device = None;
-    for (nth, &ArrayRequest { at, request }) in ready.iter().enumerate() {
-        let status = statuses.at(status_index(nth, at));
-        if failed.is_none() && complete_well(&mut handles[at], request, &mut device, status) {
-            continue;
-        }
-        let outcome = complete(&mut handles[at], request, &mut device);
-        if failed.is_none() {
-            let Some(e) = &outcome.error else {
-                status.store(&outcome);
-                continue;
-            };
-            failed = Some(in_status(at, e));
-            for (nth, well) in ready[..nth].iter().enumerate() {
-                statuses.at(status_index(nth, well.at)).set_success();
-            }
-        }
-        status.store_with_error(&outcome);
-    }
-    drop(device);
-    failed.map_or(Ok(()), Err)
 }
 
 pub fn wait<R: RequestForm>(request: &mut R, status: OutStatus) -> Result<()> {
@@ -250,8 +170,15 @@ pub fn wait<R: RequestForm>(request: &mut R, status: OutStatus) -> Result<()> {
                 release_handle(request, &mut None);
                 return finish(Outcome::EMPTY, status);
             }
-            request::wait_all(&[&**req]);
-            complete_one(request, req, status)
+            let mut completed = None;
+            request::wait_until(&[&**req], |d| {
+                completed = complete_well(request, req, d, status);
+                completed.is_some() || req.is_complete(d)
+            });
+            match completed {
+                Some(_) => Ok(()),
+                None => complete_one(request, req, status),
+            }
         }
     }
 }
@@ -279,164 +206,6 @@ pub fn test<R: RequestForm>(request: &mut R, flag: OutFlag, status: OutStatus) -
     }
 }
 
-/// Stores empty statuses for an array completion without active requests.
-fn empty_statuses(count: usize, statuses: &OutStatuses) {
-    for at in 0..count {
-        statuses.at(at).store_empty();
-    }
-}
-
-pub fn waitall<R: RequestForm>(
-    _count: i64,
-    array_of_requests: &mut [R],
-    array_of_statuses: OutStatuses,
-) -> Result<()> {
-    for h in array_of_requests.iter_mut() {
-        take_completed_send(h);
-    }
-    let all = active_requests(array_of_requests)?;
-    request::wait_all(&all);
-    if all.len() < array_of_requests.len() {
-        empty_statuses(array_of_requests.len(), &array_of_statuses);
-    }
-    complete_each(array_of_requests, &all, &array_of_statuses, |_, at| at)
-}
-
-pub fn testall<R: RequestForm>(
-    _count: i64,
-    array_of_requests: &mut [R],
-    flag: OutFlag,
-    array_of_statuses: OutStatuses,
-) -> Result<()> {
-    let all = active_requests(array_of_requests)?;
-    let done = request::test(|d| all.iter().all(|r| r.is_complete(d)));
-    flag.set(done);
-    if !done {
-        return Ok(());
-    }
-    if all.len() < array_of_requests.len() {
-        empty_statuses(array_of_requests.len(), &array_of_statuses);
-    }
-    complete_each(array_of_requests, &all, &array_of_statuses, |_, at| at)
-}
-
-pub fn waitany<R: RequestForm>(
-    _count: i64,
-    array_of_requests: &mut [R],
-    indx: Out<i32>,
-    status: OutStatus,
-) -> Result<()> {
-    let all = active_requests(array_of_requests)?;
-    if all.is_empty() {
-        indx.set(constants::MPI_UNDEFINED);
-        return finish(Outcome::EMPTY, status);
-    }
-    let ArrayRequest { at, request } = all[request::wait_any(&all)];
-    indx.set(at as i32);
-    complete_one(&mut array_of_requests[at], request, status)
-}
-
-pub fn testany<R: RequestForm>(
-    _count: i64,
-    array_of_requests: &mut [R],
-    indx: Out<i32>,
-    flag: OutFlag,
-    status: OutStatus,
-) -> Result<()> {
-    let all = active_requests(array_of_requests)?;
-    if all.is_empty() {
-        flag.set(true);
-        indx.set(constants::MPI_UNDEFINED);
-        return finish(Outcome::EMPTY, status);
-    }
-    let mut found = None;
-    let done = request::test(|d| {
-        found = all.iter().find(|r| r.is_complete(d));
-        found.is_some()
-    });
-    flag.set(done);
-    match found {
-        Some(&ArrayRequest { at, request }) => {
-            indx.set(at as i32);
-            complete_one(&mut array_of_requests[at], request, status)
-        }
-        None => {
-            indx.set(constants::MPI_UNDEFINED);
-            Ok(())
-        }
-    }
-}
-
-/// Those of `all` that can be completed now.
-fn ready(all: &[ArrayRequest]) -> ArrayRequests {
-    let mut d = ferry_mpi::device::device();
-    all.iter()
-        .filter(|r| r.is_complete(&mut d))
-        .copied()
-        .collect()
-}
-
-/// Completes the requests that can be completed, in array order (MPI_Waitsome, MPI_Testsome).
-/// `poll` first waits for or tests the active ones.
-fn complete_some<R: RequestForm>(
-    handles: &mut [R],
-    poll: impl FnOnce(&[ArrayRequest]),
-    outcount: Out<i32>,
-    indices: OutInts,
-    statuses: &OutStatuses,
-) -> Result<()> {
-    let all = active_requests(handles)?;
-    if all.is_empty() {
-        outcount.set(constants::MPI_UNDEFINED);
-        return Ok(());
-    }
-    poll(&all);
-    let ready = ready(&all);
-    outcount.set(ready.len() as i32);
-    for (nth, entry) in ready.iter().enumerate() {
-        indices.set(nth, entry.at as i32);
-    }
-    complete_each(handles, &ready, statuses, |nth, _| nth)
-}
-
-pub fn waitsome<R: RequestForm>(
-    _incount: i64,
-    array_of_requests: &mut [R],
-    outcount: Out<i32>,
-    array_of_indices: OutInts,
-    array_of_statuses: OutStatuses,
-) -> Result<()> {
-    let wait = |all: &[ArrayRequest]| {
-        request::wait_any(all);
-    };
-    complete_some(
-        array_of_requests,
-        wait,
-        outcount,
-        array_of_indices,
-        &array_of_statuses,
-    )
-}
-
-pub fn testsome<R: RequestForm>(
-    _incount: i64,
-    array_of_requests: &mut [R],
-    outcount: Out<i32>,
-    array_of_indices: OutInts,
-    array_of_statuses: OutStatuses,
-) -> Result<()> {
-    let test = |all: &[ArrayRequest]| {
-        request::test(|d| all.iter().any(|r| r.is_complete(d)));
-    };
-    complete_some(
-        array_of_requests,
-        test,
-        outcount,
-        array_of_indices,
-        &array_of_statuses,
-    )
-}
-
 /// The outcome of a request, without completing it. `None` if it is not complete.
 fn peek(h: Handle) -> Result<Option<Outcome>> {
     Ok(match look_up(h)? {
@@ -451,77 +220,6 @@ pub fn request_get_status(request: Handle, flag: OutFlag, status: OutStatus) -> 
     if let Some(outcome) = outcome {
         status.store(&outcome);
     }
-    Ok(())
-}
-
-pub fn request_get_status_all(
-    _count: i64,
-    array_of_requests: &[Handle],
-    flag: OutFlag,
-    array_of_statuses: OutStatuses,
-) -> Result<()> {
-    let mut outcomes = Vec::with_capacity(array_of_requests.len());
-    for &h in array_of_requests {
-        match peek(h)? {
-            Some(outcome) => outcomes.push(outcome),
-            None => {
-                flag.set(false);
-                return Ok(());
-            }
-        }
-    }
-    flag.set(true);
-    for (at, outcome) in outcomes.iter().enumerate() {
-        array_of_statuses.at(at).store(outcome);
-    }
-    Ok(())
-}
-
-pub fn request_get_status_any(
-    _count: i64,
-    array_of_requests: &[Handle],
-    indx: Out<i32>,
-    flag: OutFlag,
-    status: OutStatus,
-) -> Result<()> {
-    let all = active_requests(array_of_requests)?;
-    for ArrayRequest { at, request } in &all {
-        if let Some(outcome) = request.peek() {
-            flag.set(true);
-            indx.set(*at as i32);
-            status.store(&outcome);
-            return Ok(());
-        }
-    }
-    indx.set(constants::MPI_UNDEFINED);
-    flag.set(all.is_empty());
-    if all.is_empty() {
-        status.store_with_error(&Outcome::EMPTY);
-    }
-    Ok(())
-}
-
-pub fn request_get_status_some(
-    _incount: i64,
-    array_of_requests: &[Handle],
-    outcount: Out<i32>,
-    array_of_indices: OutInts,
-    array_of_statuses: OutStatuses,
-) -> Result<()> {
-    let all = active_requests(array_of_requests)?;
-    if all.is_empty() {
-        outcount.set(constants::MPI_UNDEFINED);
-        return Ok(());
-    }
-    let mut found = 0;
-    for ArrayRequest { at, request } in &all {
-        if let Some(outcome) = request.peek() {
-            array_of_indices.set(found, *at as i32);
-            array_of_statuses.at(found).store(&outcome);
-            found += 1;
-        }
-    }
-    outcount.set(found as i32);
     Ok(())
 }
 

@@ -503,13 +503,23 @@ fn waiting_for<'a>(one: &'a Request, requests: &[impl Deref<Target = Request>]) 
     }
 }
 
+/// Blocks until `done` answers true, which runs under the device's lock. `requests` are what is
+/// waited for, as hang reports tell it. Returns at once if there are none.
+#[inline]
+pub fn wait_until(
+    requests: &[impl Deref<Target = Request>],
+    done: impl FnMut(&mut Device) -> bool,
+) {
+    if let Some(one) = requests.first() {
+        device::wait_until(&waiting_for(one, requests), done);
+    }
+}
+
 /// Blocks until all of `requests` are complete.
 #[inline]
 pub fn wait_all(requests: &[impl Deref<Target = Request>]) {
     let mut first = 0;
-    let Some(one) = requests.first() else { return };
-    let what = waiting_for(one, requests);
-    device::wait_until(&what, |d| {
+    wait_until(requests, |d| {
         while first < requests.len() && requests[first].is_complete(d) {
             first += 1;
         }
