@@ -178,6 +178,24 @@ impl Sending {
         Ok(is_time && !state.held_since.is_some_and(at_once))
     }
 
+    /// Sends partition `at`, which the program has just released, or those that are held with it.
+    /// Apart from [`Sending::hold`], so that a partition that waits pays nothing for it.
+    ///
+    /// Errors: Arg if it is sent alone and has been released already.
+    #[inline(never)]
+    fn send_released(&self, at: usize) -> Result<()> {
+        let mut d = device::device();
+        let state = &mut *self.state.lock();
+        if gathers(self.bytes) {
+            self.send_held(&mut d, state);
+        } else {
+            state.release(at)?;
+            self.send(&mut d, state, at, 1);
+        }
+        d.notify_sleepers();
+        Ok(())
+    }
+
     /// Sends `count` partitions from `first` on as one message.
     fn send(&self, d: &mut Device, state: &mut SendProgress, first: usize, count: usize) {
         let Some(to) = self.to else { return };
@@ -238,19 +256,10 @@ impl Partitioned for Sending {
 
     fn ready(&self, partition: i32) -> Result<()> {
         let at = check_partition(partition, self.parts.partitions)?;
-        let is_large = !gathers(self.bytes);
-        if is_large || self.hold(at)? {
-            let mut d = device::device();
-            let state = &mut *self.state.lock();
-            if is_large {
-                state.release(at)?;
-                self.send(&mut d, state, at, 1);
-            } else {
-                self.send_held(&mut d, state);
-            }
-            d.notify_sleepers();
+        if gathers(self.bytes) && !self.hold(at)? {
+            return Ok(());
         }
-        Ok(())
+        self.send_released(at)
     }
 
     fn arrived(&self, _partition: i32) -> Result<bool> {

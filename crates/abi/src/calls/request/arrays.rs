@@ -29,7 +29,9 @@ impl std::ops::Deref for ArrayRequest {
 type ArrayRequests = SmallVec<[ArrayRequest; 64]>;
 
 /// Checks that the requests of a call belong to one session, or all to the world model.
-pub(super) fn check_same_origin<'a>(requests: impl Iterator<Item = &'a Arc<Request>>) -> Result<()> {
+pub(super) fn check_same_origin<'a>(
+    requests: impl Iterator<Item = &'a Arc<Request>>,
+) -> Result<()> {
     if !Session::opened() {
         return Ok(());
     }
