@@ -53,8 +53,8 @@ pub(super) fn of_entry(at: usize, e: &Error) -> Error {
     err!(Request, "array_of_requests[{at}]: {}", e.text())
 }
 
-/// Adds the active requests of an array, with their indices, to `all`, which is empty. Not returned,
-/// because moving room for 64 takes as long as completing a few.
+/// Adds the active requests of an array, with their indices, to `all`, which is empty. Not
+/// returned, because moving room for 64 takes as long as completing a few.
 fn active_requests<R: RequestForm>(handles: &[R], all: &mut ArrayRequests) -> Result<()> {
     all.reserve(handles.len());
     let mut d = ferry_mpi::device::device();
