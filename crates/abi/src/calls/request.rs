@@ -4,8 +4,8 @@
 mod arrays;
 mod generalized;
 
-use arrays::{check_same_origin, of_entry};
 pub use arrays::*;
+use arrays::{check_same_origin, of_entry};
 pub use generalized::*;
 
 use crate::prelude::*;
