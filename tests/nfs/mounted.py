@@ -81,6 +81,17 @@ def attach(version, server, own, also):
     mount(source, FOLDER, "nfs", data)
 
 
+# Operations of NFS 4 that are counted, by their number in the protocol (RFC 8881, section 16.2).
+COUNTED = {9: "GETATTR", 12: "LOCK", 14: "LOCKU", 18: "OPEN", 25: "READ", 38: "WRITE", 53: "calls"}
+
+
+def served():
+    """How often the server has done each operation, for all clients."""
+    lines = pathlib.Path("/proc/net/rpc/nfsd").read_text().splitlines()
+    counts = next((line.split()[2:] for line in lines if line.startswith("proc4ops")), [])
+    return {name: int(counts[n]) for n, name in COUNTED.items() if n < len(counts)}
+
+
 def drive(plan):
     run = tests_run()
     two = plan["guests"] > 1
@@ -117,7 +128,11 @@ def drive(plan):
             hosts = f"h1:{(ranks + 1) // 2},h2:{ranks // 2}"
             command[at:at] = ["--hosts", hosts, "--launcher", LAUNCHER]
         with tempfile.TemporaryDirectory(dir=FOLDER, ignore_cleanup_errors=True) as scratch:
+            before = served()
             status, output, seconds = run.run_job(command, 4 * limit, scratch)
+            done = ", ".join(f"{n - before[name]} {name}" for name, n in served().items())
+            if done:
+                print(f"# {name}: {done}", flush=True)
         problem = "not done in time" if status is None else f"exit status {status}"
         if status == 0:
             problem = "printed something" if output.strip() else None

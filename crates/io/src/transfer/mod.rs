@@ -21,6 +21,15 @@ use crate::store::{RangeLock, StoredFile};
 use crate::view::View;
 use std::ops::Range;
 
+/// Bytes of the file that one lock of writes reaches over, at least. A lock on a server is two
+/// messages, however small the windows are.
+const LOCK_REACH_BYTES: u64 = 512 << 10;
+
+/// How far a lock of writes reaches that go by windows of so many bytes.
+fn lock_reach(window_bytes: u64) -> u64 {
+    window_bytes.max(LOCK_REACH_BYTES)
+}
+
 /// Whether data sieving is used (hints `romio_ds_read`, `romio_ds_write`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Choice {
@@ -160,9 +169,9 @@ pub fn write(
             other => return other.map(|()| buf.len()),
         }
     }
-    // One lock serves as many runs as a window of a sieving write has.
+    // One lock serves as many runs as it reaches.
     let reach = match view.is_rising() {
-        true => access.write_buffer_bytes as u64,
+        true => lock_reach(access.write_buffer_bytes as u64),
         false => 0,
     };
     let (mut done, mut lock, mut locked_to) = (0, None, 0);

@@ -1,8 +1,8 @@
 //! Data sieving: whole windows of the file are read or written in place of many small runs.
 
-use super::{lock, read_exact_or_end, write_all};
+use super::{lock, lock_reach, read_exact_or_end, write_all};
 use crate::error::Result;
-use crate::store::StoredFile;
+use crate::store::{RangeLock, StoredFile};
 use crate::view::View;
 use std::ops::Range;
 
@@ -67,8 +67,8 @@ pub(super) fn read(
 }
 
 /// Writes data of a view whose offsets rise. What lies between the data is read before and written
-/// again, under a lock if `locked`. Behind the end of the file it becomes zeros, as it would
-/// otherwise.
+/// again, under locks if `locked`: one serves as many windows as it reaches. Behind the end of the
+/// file it becomes zeros, as it would otherwise.
 pub(super) fn write(
     file: &dyn StoredFile,
     view: &View,
@@ -81,16 +81,22 @@ pub(super) fn write(
     let buffer_bytes = buffer_bytes.max(1) as u64;
     let span = view.span(position, buf.len() as u64);
     let mut buffer = vec![0; (span.end - span.start).min(buffer_bytes) as usize];
+    let reach = lock_reach(buffer_bytes);
+    let mut under: Option<(RangeLock<'_>, u64)> = None;
     let mut done = 0;
     while done < buf.len() {
         let Window { range, positions } = window(view, position + done as u64, end, buffer_bytes);
         let len = (positions.end - positions.start) as usize;
         let data = &buf[done..done + len];
         let bytes = (range.end - range.start) as usize;
-        let _lock = match locked {
-            true => Some(lock(file, range.clone(), true)?),
-            false => None,
-        };
+        if locked && under.as_ref().is_none_or(|(_, to)| range.end > *to) {
+            // The one before ends first: a thread has one lock at a time.
+            drop(under.take());
+            let to = range
+                .end
+                .max(span.end.min(range.start.saturating_add(reach)));
+            under = Some((lock(file, range.start..to, true)?, to));
+        }
         if bytes == len {
             write_all(file, data, range.start)?;
         } else {

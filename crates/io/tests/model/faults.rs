@@ -174,7 +174,7 @@ fn writes_take_locks_where_others_sieve() {
     let contiguous = View::bytes();
     for (view, atomic, lock_writes, locks) in [
         (view(), false, false, 0),
-        (view(), false, true, 6),
+        (view(), false, true, 1),
         (view(), true, true, 1),
         (contiguous.clone(), false, false, 0),
         (contiguous.clone(), false, true, 1),
@@ -239,4 +239,25 @@ fn vectored_calls_go_on_and_tell() {
         (error.kind, error.offset, error.len),
         (Kind::NoSpace, Some(3), Some(6))
     );
+}
+
+#[test]
+fn one_lock_serves_many_windows() {
+    let (memory, store) = store(&[]);
+    let file = store.open(Path::new(PATH), &OpenMode::CREATE).unwrap();
+    let data: Vec<u8> = (0..90).map(|i| i + 150).collect();
+    for (sieve, lock_writes) in [(Choice::Always, false), (Choice::Never, true)] {
+        store.restart(&[]);
+        let access = Access {
+            lock_writes,
+            ..access(sieve)
+        };
+        transfer::write(&*file, &view(), 0, &data, &access).unwrap();
+        assert!(
+            store.calls(Call::Write) > 5,
+            "windows of 32 bytes, or runs of 3"
+        );
+        assert_eq!(store.calls(Call::Lock), 1, "{sieve:?}");
+        check_bytes(&memory, &data, true);
+    }
 }

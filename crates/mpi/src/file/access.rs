@@ -91,7 +91,9 @@ impl File {
             direction,
             memory: buffer.to_persistent(),
             stored: self.stored.clone(),
-            access: self.hints().access(self.is_atomic()),
+            access: self
+                .hints()
+                .access(self.is_atomic(), self.stored.file_system()),
             position: begin,
             bytes,
             view,

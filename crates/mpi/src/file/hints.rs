@@ -12,6 +12,9 @@ use ferry_io::transfer::{Access, Choice};
 const LOCAL_CB_BUFFER_BYTES: u64 = 1 << 20;
 /// The same where a server has to be asked.
 const REMOTE_CB_BUFFER_BYTES: u64 = 4 << 20;
+/// Bytes of a window at least where a server has to be asked: a page, which the client asks for
+/// anyway. Each window there is messages, for its lock and for its data.
+const REMOTE_WINDOW_MIN_BYTES: u64 = 4 << 10;
 /// Bytes of a sieving read, unless a hint says otherwise. Such a window stays in a core's cache.
 const READ_BUFFER_BYTES: u64 = 512 << 10;
 /// Bytes of a sieving write, unless a hint says otherwise.
@@ -114,13 +117,13 @@ impl Hints {
     }
 
     /// How independent transfers are made.
-    pub fn access(&self, atomic: bool) -> Access {
+    pub fn access(&self, atomic: bool, file_system: FileSystem) -> Access {
         Access {
             sieve_reads: self.ds_read,
             sieve_writes: self.ds_write,
             lock_writes: false,
-            read_buffer_bytes: self.read_buffer_bytes as usize,
-            write_buffer_bytes: self.write_buffer_bytes as usize,
+            read_buffer_bytes: window_bytes(self.read_buffer_bytes, file_system) as usize,
+            write_buffer_bytes: window_bytes(self.write_buffer_bytes, file_system) as usize,
             atomic,
             locked: false,
         }
@@ -131,7 +134,7 @@ impl Hints {
         match self.cb_buffer_bytes {
             0 if file_system.is_remote() => REMOTE_CB_BUFFER_BYTES,
             0 => LOCAL_CB_BUFFER_BYTES,
-            asked => asked,
+            asked => window_bytes(asked, file_system),
         }
     }
 
@@ -160,6 +163,14 @@ impl Hints {
             }
         }
         pairs
+    }
+}
+
+/// Bytes of a window for which so many were asked.
+fn window_bytes(asked: u64, file_system: FileSystem) -> u64 {
+    match file_system.is_remote() {
+        true => asked.max(REMOTE_WINDOW_MIN_BYTES),
+        false => asked,
     }
 }
 
@@ -243,6 +254,23 @@ mod tests {
         assert_eq!(value(DS_READ), Some("disable"));
         assert_eq!(value(CB_READ), Some("automatic"));
         assert_eq!(value("no such hint"), None);
+    }
+
+    #[test]
+    fn windows_on_a_server_are_pages_at_least() {
+        let info = Info::of([
+            (CB_BUFFER_SIZE, "1"),
+            (READ_BUFFER, "16"),
+            (WRITE_BUFFER, "100"),
+        ]);
+        let hints = Hints::new(Some(&info)).unwrap();
+        let of = |system| {
+            let access = hints.access(false, system);
+            let cb = hints.cb_buffer_bytes(system) as usize;
+            (cb, access.read_buffer_bytes, access.write_buffer_bytes)
+        };
+        assert_eq!(of(FileSystem::Nfs), (4096, 4096, 4096));
+        assert_eq!(of(FileSystem::Local), (1, 16, 100));
     }
 
     #[test]

@@ -159,10 +159,15 @@ impl Window {
                 .sieve_exclusion
                 .write(stored, &self.memory[..self.len], start);
         }
+        let unlocked = self.sieve_exclusion.begin(stored, false);
+        // One lock for all runs: each is two messages to a server.
+        let _lock = match unlocked {
+            Some(_) => None,
+            None => transfer::lock_write(stored, start..start.saturating_add(self.len as u64))?,
+        };
         for run in two_phase::union(self.pieces.iter().map(Piece::runs)) {
             let at = (run.offset - start) as usize;
-            let data = &self.memory[at..at + run.len as usize];
-            self.sieve_exclusion.write(stored, data, run.offset)?;
+            transfer::write_all(stored, &self.memory[at..at + run.len as usize], run.offset)?;
         }
         Ok(())
     }
