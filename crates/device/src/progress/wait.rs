@@ -85,6 +85,14 @@ pub fn set_yields(times: u32) {
     YIELDS_SET.store(times.min(UNKNOWN - 1), Ordering::Relaxed);
 }
 
+/// How long a waiting thread yields at least while its core is free. Then yields take no time: it
+/// would sleep at once, and each message to it would wake a core. Measured
+/// (docs/measured/messages.md).
+const FREE_CORE_YIELD_TIME: Duration = Duration::from_micros(50);
+/// A core on which yields take no longer on average is free. An estimate: a yield to nobody is a
+/// system call, one to another thread also two switches.
+const FREE_CORE_YIELD_MAX: Duration = Duration::from_nanos(600);
+
 /// How long a waiting thread yields, instead of sleeping, while large messages use a connection. A
 /// choice: their next bytes arrive within microseconds, and a sleeper would be woken for each
 /// packet.
@@ -100,12 +108,25 @@ impl Device {
     }
 
     /// Does a waiting thread, where ranks outnumber cores, yield once more before it sleeps? It has
-    /// yielded `yields` times, and waited since `since`.
-    fn yields_again(&mut self, yields: u32, since: &mut Option<Instant>) -> bool {
-        if self.worker.has_message_for_slot() || yields < self::yields() {
+    /// yielded `yields` times, the first time at `first`, and waited since `since`.
+    fn yields_again(
+        &mut self,
+        yields: u32,
+        first: Option<Instant>,
+        since: &mut Option<Instant>,
+    ) -> bool {
+        let least = self::yields();
+        if self.worker.has_message_for_slot() || yields < least {
             return true;
         }
         let now = Instant::now();
+        let is_free = |first: Instant| {
+            let yielded = now - first;
+            yielded < FREE_CORE_YIELD_MAX * yields && yielded < FREE_CORE_YIELD_TIME
+        };
+        if first.is_some_and(is_free) {
+            return true;
+        }
         if self.worker.engine.streams.take_active() {
             self.core_sharing.streams_until = Some(now + STREAM_ACTIVE_TIME);
         }
@@ -215,7 +236,7 @@ fn wait_for(
             }
         }
         guard.stop_serving();
-        if policy.oversubscribed && guard.yields_again(yields, &mut since) {
+        if policy.oversubscribed && guard.yields_again(yields, idle.0, &mut since) {
             yields += 1;
             idle.begin();
             COUNTERS.yields.add(1);
