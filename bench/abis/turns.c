@@ -1,5 +1,5 @@
-/* Measures the same operations by several ABIs in one job of two ranks, in turns of some 100 us, so
- * that all meet the same state of the machine, the same queues and the same memory.
+/* Measures the same operations by several ABIs in one job of two ranks, in turns of 50 to 100 us,
+ * so that all meet the same state of the machine, the same queues and the same memory.
  *
  * turns SECONDS BYTES NAME OBJECT...: prints `name,bytes,object,seconds` for every turn. The first
  * object is what others are compared with. SECONDS are for one figure at one size. BYTES and NAME
@@ -13,7 +13,7 @@
 #include <time.h>
 
 enum { MOST_OBJECTS = 8, MOST_TURNS = 1 << 16, BUFFER = 1 << 18 };
-static const double TURN_SECONDS = 100e-6;
+static const double TURN_MIN_SECONDS = 50e-6;
 
 static const struct operations *objects[MOST_OBJECTS];
 static float times[MOST_TURNS][MOST_OBJECTS];
@@ -43,7 +43,7 @@ static int repetitions(int operation, int bytes)
             double took = objects[0]->greatest(turn(0, operation, bytes, repeat));
             least = took < least ? took : least;
         }
-        if (least >= TURN_SECONDS / 2)
+        if (least >= TURN_MIN_SECONDS)
             return repeat;
     }
 }

@@ -257,7 +257,7 @@ pub const ALL: &[Variable] = &[
     user(
         "FERRY_YIELDS",
         "number; 10",
-        "sched_yield calls of a waiting rank before it sleeps, where ranks outnumber cores",
+        "least sched_yield calls of a waiting rank before it sleeps, where ranks outnumber cores",
     ),
     compiler("FERRY_CC", "command; cc", "C compiler of mpicc"),
     compiler("FERRY_CXX", "command; c++", "C++ compiler of mpicxx"),
