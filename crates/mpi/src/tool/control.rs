@@ -153,8 +153,9 @@ impl Control {
                 Control {
                     name: "FERRY_YIELDS".into(),
                     description: "where ranks outnumber cores: how often a waiting rank hands its \
-                         core over before it sleeps (for up to 1 ms, however often, while large \
-                    messages come or go between nodes)"
+                         core over at least before it sleeps (for up to 50 µs where the core is \
+                         free; for up to 1 ms, however often, while large messages come or go \
+                         between nodes)"
                         .into(),
                     verbosity: Verbosity::TunerBasic,
                     group: Group::Waiting,
