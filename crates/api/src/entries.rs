@@ -24,6 +24,9 @@ pub fn rust() -> String {
     for f in functions() {
         for (at, (name, large)) in f.forms().enumerate() {
             body(&mut out, f, &name, f.number + at as u32, large);
+            if f.is_without_status() {
+                body_without_status(&mut out, f, &name, f.number + at as u32, large);
+            }
             exported(&mut out, f, &name, large);
         }
     }
@@ -48,7 +51,16 @@ fn table(out: &mut String, count: usize) {
          [crate::translation::Body; {count}] = [{}];",
         all.collect::<Vec<_>>().join(", ")
     );
-    let of_form: Vec<_> = per_abi().map(|n| body(&n, "::<R>")).collect();
+    let of_form: Vec<_> = per_abi()
+        .map(|(f, name)| {
+            let without = if f.is_without_status() {
+                WITHOUT_STATUS
+            } else {
+                ""
+            };
+            body(&name, &format!("{without}::<R>"))
+        })
+        .collect();
     let _ = writeln!(
         out,
         "/// Number of functions that exist for each ABI.\n\
@@ -126,18 +138,39 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
         ("", "Handle")
     };
     let head = format!(
-        "#[inline(never)]\nunsafe extern \"C\" fn {}{form}({}) -> {}",
+        "#[inline(never)]\nunsafe extern \"C\" fn {}{form}({}) -> {} {{",
         body_name(name),
         parameters(f, large, request),
         returns(f)
     );
     if f.returns != Returns::Code {
-        let _ = writeln!(out, "{head} {{\n    {}\n}}", value(f, number));
+        let _ = writeln!(out, "{head}\n    {}\n}}", value(f, number));
         return;
     }
+    call(out, f, &head, (name, number), large);
+}
+
+/// What the name of an entry point without a status ends with.
+const WITHOUT_STATUS: &str = "_without_status";
+
+/// The entry point for other ABIs that has no status ([`Function::is_without_status`]).
+fn body_without_status(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
+    let all = parameters(f, large, "R");
+    let (others, status) = all.rsplit_once(", ").expect("it has seven parameters");
+    let head = format!(
+        "#[inline(never)]\nunsafe extern \"C\" fn {}{WITHOUT_STATUS}<R: RequestForm>({others}) -> \
+         {} {{\n    let {status} = std::ptr::null_mut();",
+        body_name(name),
+        returns(f)
+    );
+    call(out, f, &head, (name, number), large);
+}
+
+/// The rest of a body that returns an error code: converts, checks, calls and raises.
+fn call(out: &mut String, f: &Function, head: &str, (name, number): (&str, u32), large: bool) {
     let _ = writeln!(
         out,
-        "{head} {{\n    // SAFETY: the program passes what the MPI standard asks for; what can be \
+        "{head}\n    // SAFETY: the program passes what the MPI standard asks for; what can be \
          checked is.\n    \
          let result: Result<()> = (|| unsafe {{\n        entry::{}({number}){};",
         if f.anytime { "record_call" } else { "enter" },

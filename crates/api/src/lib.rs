@@ -153,6 +153,16 @@ impl Function {
         )
     }
 
+    /// Has its entry point for another ABI no status? A status after six other arguments would be
+    /// passed on the stack, and the ABI's library could not jump there. For who wants one, it calls
+    /// the standard ABI's entry point.
+    pub fn is_without_status(&self) -> bool {
+        let last = self.parameters.last();
+        self.is_per_abi()
+            && self.parameters.len() > 6
+            && last.is_some_and(|p| p.kind.is("new status"))
+    }
+
     /// The C prototype of one form, without semicolon. `prefix` is empty or `P`.
     pub fn prototype(&self, prefix: &str, large: bool) -> String {
         let parameters: Vec<String> = self
@@ -180,11 +190,11 @@ pub fn functions() -> &'static [Function] {
     ALL.get_or_init(|| parse::parse(DESCRIPTION).expect("mpi.api is well formed"))
 }
 
-/// The C names of the functions whose entry points exist for each ABI, in the order in which the
-/// table for the libraries of other ABIs has them.
-pub fn per_abi() -> impl Iterator<Item = String> {
+/// The functions whose entry points exist for each ABI, with the C names of their forms, in the
+/// order in which the table for the libraries of other ABIs has them.
+pub fn per_abi() -> impl Iterator<Item = (&'static Function, String)> {
     let all = functions().iter().filter(|f| f.is_per_abi());
-    all.flat_map(|f| f.forms()).map(|(name, _)| name)
+    all.flat_map(|f| f.forms().map(move |(name, _)| (f, name)))
 }
 
 /// The C name of function `number`. Entry points record that number.

@@ -152,8 +152,6 @@ fn body(
     let join = |part: fn(&Lowered) -> &String| -> String {
         lowered.iter().map(|l| part(l).as_str()).collect()
     };
-    let types: Vec<&str> = lowered.iter().map(|l| l.standard.as_str()).collect();
-    let passed: Vec<&str> = lowered.iter().map(|l| l.pass.as_str()).collect();
     let standard = match &f.returns {
         Returns::Code | Returns::Int => "i32",
         _ => result,
@@ -171,55 +169,68 @@ fn body(
         "" => String::new(),
         text => format!("if returned == 0 {{ {} }}\n        ", text.trim_end()),
     };
-    let of_form = per_abi().position(|of_form| of_form == name);
-    let value = match f.returns {
-        Returns::Code if of_form.is_none() => "A::code_out(returned)",
-        _ => "returned",
-    };
+    let of_form = per_abi().position(|(_, of_form)| of_form == name);
     // The entry for this form of requests returns this ABI's codes.
-    let entry = match of_form {
-        Some(at) => format!("abi_function::<A, _>({at})"),
-        None => format!("function({number})"),
-    };
+    let own = of_form.map(|at| format!("abi_function::<A, _>({at})"));
+    let standards = || format!("function({number})");
     let mut statuses = parameters
         .iter()
         .filter(|p| p.kind.is("new status") || p.kind.is("statuses"));
-    if let (Some(_), Some(status)) = (of_form, statuses.next()) {
+    if let (Some(own), Some(status)) = (&own, statuses.next()) {
         // Without a status there is nothing to do after the call: it becomes a jump.
         let n = &status.name;
-        let passed = parameters
-            .iter()
-            .zip(lowered)
+        let arguments = parameters.iter().zip(lowered);
+        let arguments: Vec<(&str, String)> = arguments
+            .filter(|(p, _)| *p != status || !f.is_without_status())
             .map(|(p, l)| match p == status {
-                true => format!("{n}.cast()"),
-                false => l.pass.clone(),
-            });
+                true => (l.standard.as_str(), format!("{n}.cast()")),
+                false => (l.standard.as_str(), l.pass.clone()),
+            })
+            .collect();
+        let (types, passed): (Vec<&str>, Vec<String>) = arguments.into_iter().unzip();
         let _ = writeln!(
             out,
             "{head} {{\n    // SAFETY: as below.\n    unsafe {{\n        if \
-             is_ignored::<A>({n}) {{\n            let entry: unsafe extern \"C\" fn({}) -> \
-             {standard} = {entry};\n            return entry({});\n        }}\n        \
-             with_status_{short}({names})\n    }}\n}}",
-            types.join(", "),
-            passed.collect::<Vec<_>>().join(", "),
+             is_ignored::<A>({n}) {{\n            {}\n        }} else {{\n            \
+             with_status_{short}({names})\n        }}\n    }}\n}}",
+            call(own, standard, &types, &passed),
         );
         head = format!(
             "#[inline(never)]\nunsafe extern \"C\" fn with_status_{short}({declared}) -> {result}"
         );
     }
-    // The entry is read last, so that conversions have its register.
-    let places: Vec<String> = (0..passed.len()).map(|at| format!("passed.{at}")).collect();
-    let converted: String = passed.iter().map(|one| format!("{one}, ")).collect();
+    let entry = match own {
+        Some(own) if !f.is_without_status() => own,
+        _ => standards(),
+    };
+    let value = match f.returns {
+        Returns::Code if entry == standards() => "A::code_out(returned)",
+        _ => "returned",
+    };
+    let types: Vec<&str> = lowered.iter().map(|l| l.standard.as_str()).collect();
+    let passed: Vec<String> = lowered.iter().map(|l| l.pass.clone()).collect();
     let _ = writeln!(
         out,
         "{head} {{\n    // SAFETY: the entry has these types; what the program passes is \
-         converted and no more.\n    unsafe {{\n        {before}let passed = \
-         ({converted});\n        let entry: unsafe extern \"C\" fn({}) -> {standard} = \
-         {entry};\n        let returned = entry({});\n        \
+         converted and no more.\n    unsafe {{\n        {before}let returned = {{ {} }};\n        \
          {after}{on_success}{value}\n    }}\n}}",
-        types.join(", "),
-        places.join(", "),
+        call(&entry, standard, &types, &passed),
     );
+}
+
+/// The call of `entry`, whose parameters have these types, with converted arguments. The entry is
+/// read last, so that conversions have its register.
+fn call(entry: &str, standard: &str, types: &[&str], arguments: &[String]) -> String {
+    let converted: String = arguments.iter().map(|one| format!("{one}, ")).collect();
+    let places: Vec<String> = (0..arguments.len())
+        .map(|at| format!("passed.{at}"))
+        .collect();
+    format!(
+        "let passed = ({converted}); let entry: unsafe extern \"C\" fn({}) -> {standard} = {entry}; \
+         entry({})",
+        types.join(", "),
+        places.join(", ")
+    )
 }
 
 #[cfg(test)]
