@@ -226,8 +226,8 @@ fn call(entry: &str, standard: &str, types: &[&str], arguments: &[String]) -> St
         .map(|at| format!("passed.{at}"))
         .collect();
     format!(
-        "let passed = ({converted}); let entry: unsafe extern \"C\" fn({}) -> {standard} = {entry}; \
-         entry({})",
+        "let passed = ({converted}); let entry: unsafe extern \"C\" fn({}) -> {standard} = \
+         {entry}; entry({})",
         types.join(", "),
         places.join(", ")
     )
