@@ -3,9 +3,10 @@
 //! ```text
 //! parse    arguments → Action         model    Options, AppContext and what they hold
 //! table    all options, described     values   one option's value, checked
-//! help     what mpiexec -h prints
+//! help     what mpiexec -h prints      config_file    the words of a file of programs
 //! ```
 
+mod config_file;
 mod help;
 mod model;
 mod parse;

@@ -46,6 +46,18 @@ fn program_blocks_have_their_own_options() {
 }
 
 #[test]
+fn programs_of_a_file() {
+    let place = folder("configfile");
+    let file = place.join("programs");
+    let text = "# two of them\n-n 1 sh -c 'echo $FERRY_RANK of $FERRY_SIZE'\n\
+                -n 2 -env A b \\\n sh -c \"echo \\$FERRY_RANK \\$A\"\n";
+    fs::write(&file, text).unwrap();
+    let output = run(&["-configfile", file.to_str().unwrap()]);
+    assert_eq!(sorted(&out(&output)), ["0 of 3", "1 b", "2 b"]);
+    fs::remove_dir_all(place).unwrap();
+}
+
+#[test]
 fn environments() {
     let output = mpiexec()
         .args(["-envnone", "/usr/bin/env"])

@@ -79,7 +79,7 @@ pub struct MachineOptions {
 }
 
 /// One program with its ranks: what stands between two colons of the command line.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AppContext {
     /// Number of ranks. `None`: one, or as many as the hosts have slots.
     pub count: Option<u32>,
@@ -98,9 +98,10 @@ pub struct AppContext {
 }
 
 /// Which environment variables go from mpiexec to the ranks.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum InheritedEnv {
     /// All of them.
+    #[default]
     All,
     /// These only.
     Only(Vec<OsString>),

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::config_file;
 use super::model::{
     Action, AppContext, Binding, InheritedEnv, MachineOptions, OnHang, Options, StdinTarget,
 };
@@ -50,6 +51,8 @@ struct Parser {
     global_inherited: Option<InheritedEnv>,
     /// -genv, -x, and the options that set variables.
     global_env: Vec<(OsString, OsString)>,
+    /// The present arguments come from a file of programs.
+    in_file: bool,
 }
 
 /// An option as it was given, and where its values come from.
@@ -125,6 +128,7 @@ impl Parser {
             machine: MachineOptions::default(),
             global_inherited: None,
             global_env: Vec::new(),
+            in_file: false,
         })
     }
 
@@ -133,15 +137,7 @@ impl Parser {
         &mut self,
         arguments: &mut impl Iterator<Item = OsString>,
     ) -> Result<AppEnd, String> {
-        let mut app = AppContext {
-            count: None,
-            program: OsString::new(),
-            arguments: Vec::new(),
-            wdir: None,
-            inherited_env: InheritedEnv::All,
-            set_env: Vec::new(),
-            hosts: None,
-        };
+        let mut app = AppContext::default();
         let program = loop {
             let Some(argument) = arguments.next() else {
                 break None;
@@ -156,7 +152,7 @@ impl Parser {
             let Some(option) = OPTIONS.iter().find(|o| o.is_called(name)) else {
                 return Err(table::unknown(&argument, name));
             };
-            let given = Given {
+            let mut given = Given {
                 argument: argument.to_string_lossy().into_owned(),
                 inline: inline.map(String::from),
                 values: option.values.len(),
@@ -165,6 +161,25 @@ impl Parser {
             match option.id {
                 OptionId::Help => return Ok(AppEnd::Instead(Action::Help)),
                 OptionId::Version => return Ok(AppEnd::Instead(Action::Version)),
+                OptionId::ConfigFile => {
+                    let file = PathBuf::from(given.value()?);
+                    if app != AppContext::default() {
+                        return Err(format!(
+                            "{}: options of one program go into the file's lines",
+                            given.argument
+                        ));
+                    }
+                    let end = self.config_file(&given.argument, &file)?;
+                    return match (end, arguments.next()) {
+                        (AppEnd::Last, Some(more)) if more == ":" => Ok(AppEnd::More),
+                        (AppEnd::Last, Some(more)) => Err(format!(
+                            "{} after {}: a program and its options go into the file",
+                            more.to_string_lossy(),
+                            argument.to_string_lossy()
+                        )),
+                        (end, _) => Ok(end),
+                    };
+                }
                 id => self.apply(id, given, &mut app)?,
             }
         };
@@ -186,6 +201,28 @@ impl Parser {
         }
         self.options.apps.push(app);
         Ok(end)
+    }
+
+    /// Reads the programs of a file.
+    fn config_file(&mut self, option: &str, file: &Path) -> Result<AppEnd, String> {
+        if std::mem::replace(&mut self.in_file, true) {
+            return Err(format!("{option} within a file of programs"));
+        }
+        for line in config_file::lines(option, file)? {
+            let mut arguments = line.arguments.into_iter();
+            loop {
+                let end = self
+                    .app_context(&mut arguments)
+                    .map_err(|e| format!("{}, line {}: {e}", file.display(), line.number))?;
+                match end {
+                    AppEnd::Last => break,
+                    AppEnd::More => {}
+                    AppEnd::Instead(action) => return Ok(AppEnd::Instead(action)),
+                }
+            }
+        }
+        self.in_file = false;
+        Ok(AppEnd::Last)
     }
 
     /// Does what an option says.
@@ -283,7 +320,7 @@ impl Parser {
                 }
             }
             // They end the parsing and never come here.
-            OptionId::Help | OptionId::Version => {}
+            OptionId::Help | OptionId::Version | OptionId::ConfigFile => {}
         }
         Ok(())
     }

@@ -124,6 +124,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "start them in this folder",
     ),
     option(
+        OptionId::ConfigFile,
+        Section::Programs,
+        &["-configfile", "--app", "-app"],
+        &["FILE"],
+        "the programs of a file, a line each, as between two ':'",
+    ),
+    option(
         OptionId::Env,
         Section::Programs,
         &["-env"],
@@ -489,6 +496,7 @@ pub(super) enum OptionId {
     GenvList,
     AllowOtherMpi,
     Wdir,
+    ConfigFile,
     Label,
     Stdin,
     Timeout,

@@ -46,6 +46,55 @@ fn several_programs_with_own_and_shared_variables() {
 }
 
 #[test]
+fn programs_of_a_file() {
+    let folder = std::env::temp_dir().join(format!("ferry-options-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let file = write(
+        "two",
+        "# two\n-n 2 -env A 1 x 'y z' : w\n\n-n 3 -wdir /usr \\\n v -n\n",
+    );
+    let o = run(&format!("-l -configfile {file}"));
+    let counts: Vec<_> = o.apps.iter().map(|app| app.count).collect();
+    assert_eq!(
+        (o.label, &counts[..]),
+        (true, &[Some(2), None, Some(3)][..])
+    );
+    assert_eq!(o.apps[0].arguments, ["y z"]);
+    assert_eq!(o.apps[0].set_env, [("A".into(), "1".into())]);
+    assert_eq!(
+        (o.apps[1].program.to_str(), &o.apps[1].set_env[..]),
+        (Some("w"), &[][..])
+    );
+    assert_eq!(o.apps[2].wdir.as_deref(), Some("/usr".as_ref()));
+    assert_eq!(o.apps[2].arguments, ["-n"]);
+    assert_eq!(run(&format!("--app {file} : u")).apps.len(), 4);
+
+    let (itself, empty) = (folder.join("itself"), write("empty", "#\n"));
+    write("itself", &format!("-configfile {}\n", itself.display()));
+    let wrong = write("wrong", "a\n-n 0 b\n");
+    for (line, wanted) in [
+        (format!("-configfile {wrong}"), "wrong, line 2: -n 0"),
+        (format!("-configfile {}", itself.display()), "within a file"),
+        (format!("-configfile {empty}"), "no program in it"),
+        (format!("-configfile {file} u"), "u after -configfile"),
+        (
+            format!("-n 2 -configfile {file}"),
+            "go into the file's lines",
+        ),
+        ("-configfile /no/such".into(), "/no/such: No such file"),
+    ] {
+        let error = read(&line).unwrap_err();
+        assert!(error.contains(wanted), "{line}: {error}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn both_dash_forms_and_equal_signs() {
     let o = run("--timeout=2.5 --bind-to core --stdin all --on-hang report -x K=V=W p");
     assert_eq!(o.timeout, Some(Duration::from_millis(2500)));
