@@ -159,6 +159,7 @@ impl Engine {
             self.single_copies.push(SingleCopyTask {
                 rts,
                 matched_at: Instant::now(),
+                in_exchange: self.requests.large_sends() > 0,
             });
         } else if !self.deferred.any() || !self.defer(&rts, edges.as_deref()) {
             self.queue_cts(rts.req, rts.from, rts.request, None, rts.preposted);

@@ -18,6 +18,9 @@ pub(crate) struct SingleCopyTask {
     pub rts: MatchedRts,
     /// When message and receive matched.
     pub matched_at: Instant,
+    /// This process had large messages of its own to send then. The last messages of an exchange go
+    /// the path of the others, although those that this process sends have ended.
+    pub in_exchange: bool,
 }
 
 /// A message that is being read.
@@ -136,7 +139,11 @@ impl Worker {
         receiver_state: ReceiverState,
         context: CopyContext,
     ) -> bool {
-        let SingleCopyTask { rts, matched_at } = task;
+        let SingleCopyTask {
+            rts,
+            matched_at,
+            in_exchange,
+        } = task;
         if !self.claims(&rts) {
             return false;
         }
@@ -157,7 +164,11 @@ impl Worker {
         }) {
             Some(path) => (path, None),
             None => {
-                let sample = selector.choose(receiver_state, from, len, matched_at);
+                let state = match receiver_state {
+                    ReceiverState::Waiting if in_exchange => ReceiverState::AlsoSending,
+                    state => state,
+                };
+                let sample = selector.choose(state, from, len, matched_at);
                 (sample.path, Some(sample))
             }
         };
