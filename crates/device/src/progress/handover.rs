@@ -290,6 +290,7 @@ impl Device {
         if let Some(thread) = &mut self.progress_thread {
             thread.armed = true;
             self.worker.withdraw_announcements();
+            self.worker.engine.path_selector.hold_no_more();
             self.worker.transports.arm(Sleeper::Progress);
         }
     }

@@ -311,6 +311,7 @@ fn sleep(
     let wakeup = guard.worker.transports.wakeup();
     let seen = wakeup.epoch();
     guard.worker.withdraw_announcements();
+    guard.worker.engine.path_selector.hold_no_more();
     guard.worker.transports.arm(Sleeper::Program);
     // What came before the word was armed has not signalled it.
     let moved = guard.progress();

@@ -23,6 +23,16 @@ pub(crate) struct SingleCopyTask {
     pub in_exchange: bool,
 }
 
+impl SingleCopyTask {
+    /// The state whose measurements choose the path.
+    fn state_in_selection(&self, now: ReceiverState) -> ReceiverState {
+        match now {
+            ReceiverState::Waiting if self.in_exchange => ReceiverState::AlsoSending,
+            state => state,
+        }
+    }
+}
+
 /// A message that is being read.
 pub(crate) struct PendingRead {
     pub req: ReqId,
@@ -74,6 +84,11 @@ impl SingleCopies {
         self.tasks.pop_front()
     }
 
+    /// Puts back the task that was taken last.
+    pub fn put_back(&mut self, task: SingleCopyTask) {
+        self.tasks.push_front(task);
+    }
+
     /// A transport has begun a read.
     pub fn begin_read(&mut self, number: u32, read: PendingRead) {
         self.reads.push((number, read));
@@ -120,6 +135,10 @@ impl Worker {
                 continue;
             }
             let receiver_state = self.receiver_state(context);
+            if self.is_held(&task, receiver_state, context) {
+                self.engine.single_copies.put_back(task);
+                return false;
+            }
             let read = self.run_task(task, receiver_state, context);
             // Peers that have sent CTS do not wait for all that this process reads.
             if read
@@ -139,10 +158,9 @@ impl Worker {
         receiver_state: ReceiverState,
         context: CopyContext,
     ) -> bool {
+        let in_selection = task.state_in_selection(receiver_state);
         let SingleCopyTask {
-            rts,
-            matched_at,
-            in_exchange,
+            rts, matched_at, ..
         } = task;
         if !self.claims(&rts) {
             return false;
@@ -153,22 +171,14 @@ impl Worker {
         };
         let len = rts.len.min(sink.capacity() as u64);
         let features = self.transports.features(from);
-        let alone = match context.alone {
-            CopyAlone::Never => false,
-            CopyAlone::Always => true,
-            CopyAlone::UnlessPeerPolls => !self.transports.progress_polls(from),
-        };
+        let alone = self.copies_alone(from, context);
         let selector = &mut self.engine.path_selector;
         let (path, sample) = match features.map_or(Some(Path::Pipelined), |f| {
             path_without_trials(f, len, alone)
         }) {
             Some(path) => (path, None),
             None => {
-                let state = match receiver_state {
-                    ReceiverState::Waiting if in_exchange => ReceiverState::AlsoSending,
-                    state => state,
-                };
-                let sample = selector.choose(state, from, len, matched_at);
+                let sample = selector.choose(in_selection, from, len, matched_at);
                 (sample.path, Some(sample))
             }
         };
@@ -215,7 +225,31 @@ impl Worker {
         true
     }
 
-    /// Who copies, for path selection.
+    /// Does the message wait for those of a trial? The next poll asks again.
+    fn is_held(
+        &mut self,
+        task: &SingleCopyTask,
+        receiver_state: ReceiverState,
+        context: CopyContext,
+    ) -> bool {
+        let (from, len) = (task.rts.from, task.rts.len);
+        let state = task.state_in_selection(receiver_state);
+        self.engine.path_selector.holds(state, len)
+            && self.transports.features(from).is_ok_and(|features| {
+                path_without_trials(features, len, self.copies_alone(from, context)).is_none()
+            })
+    }
+
+    /// Does this process copy without the help of `from`?
+    fn copies_alone(&self, from: ProcId, context: CopyContext) -> bool {
+        match context.alone {
+            CopyAlone::Never => false,
+            CopyAlone::Always => true,
+            CopyAlone::UnlessPeerPolls => !self.transports.progress_polls(from),
+        }
+    }
+
+    /// Who copies.
     #[inline]
     fn receiver_state(&self, context: CopyContext) -> ReceiverState {
         if context.shares_core {

@@ -12,7 +12,7 @@ use crate::base::key::ProcId;
 use crate::base::path::{Path, ReceiverState, Sample};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use trial::Trials;
+use trial::{Stage, Trials};
 
 /// Size classes: up to 64 KiB, then below 128 KiB, 512 KiB, 2 MiB and 8 MiB, and from 8 MiB on.
 pub(crate) const CLASSES: usize = 6;
@@ -97,6 +97,19 @@ impl PathSelector {
         }
     }
 
+    /// Should a message of `len` bytes, whose path was not chosen yet, wait for those of a trial?
+    pub fn holds(&mut self, receiver_state: ReceiverState, len: u64) -> bool {
+        // Where a core is shared, waiting means to sleep.
+        receiver_state != ReceiverState::SharedCore
+            && self.trials[receiver_state as usize][size_class(len)].holds()
+    }
+
+    /// The process is about to sleep: no message is held back any more.
+    pub fn hold_no_more(&mut self) {
+        let all = self.trials.iter_mut().flatten();
+        all.for_each(Trials::hold_no_more);
+    }
+
     /// A part is copied through memory that was not used before: the times of the pending messages
     /// do not predict those of later ones.
     pub fn count_first_touch(&mut self) {
@@ -151,6 +164,9 @@ impl PathSelector {
         let trials = &mut self.trials[sample.receiver_state as usize][sample.size_class];
         if sample.trial != Some(trials.trials) {
             return;
+        }
+        if trials.stage == Stage::Trial(path) {
+            trials.end_one();
         }
         let took = match (sample.receiver_state, path) {
             // The sender works as long.

@@ -23,6 +23,9 @@ pub(super) const DISTURBED_MESSAGES_MAX: u32 = 64;
 pub(super) const TRIAL_PERIOD_MIN_MESSAGES: u32 = 32;
 /// Maximum number of messages between two trials. A choice.
 pub(super) const TRIAL_PERIOD_MAX_MESSAGES: u32 = 4096;
+/// Maximum number of polls during which messages are held back without one of the trial's ending. A
+/// choice: about a millisecond. One of them may never end: its sender has withdrawn it.
+pub(super) const HELD_POLLS_MAX: u32 = 10_000;
 /// Maximum part of the time of all messages that the slower messages of a trial cost. A choice. If
 /// a trial costs more, trials are rarer.
 const TRIAL_COST_MAX_FRACTION: f64 = 0.01;
@@ -111,6 +114,10 @@ pub(super) struct Trials {
     pub each: u32,
     /// This process's own messages that are still to end in this stage.
     own_pending: u32,
+    /// Messages whose path was chosen in the present stage and that have ended.
+    ended: u32,
+    /// Polls since then that held messages back.
+    held: u32,
     /// The number of trials so far.
     pub trials: u32,
     /// Messages that the latest trial has sent by single copy.
@@ -133,6 +140,8 @@ impl Trials {
             disturbed: 0,
             each,
             own_pending: 0,
+            ended: 0,
+            held: 0,
             trials: 0,
             single_copies: 0,
             period: TRIAL_PERIOD_MIN_MESSAGES,
@@ -152,6 +161,35 @@ impl Trials {
         self.stage = stage;
         (self.chosen, self.warmup) = (0, 0);
         (self.disturbed, self.own_pending) = (0, 0);
+        (self.ended, self.held) = (0, 0);
+    }
+
+    /// Should the next message wait? So it is while a trial of pipelined copy has as many messages
+    /// in progress as it still has to count: more of them would only be slow. Single copy needs no
+    /// such rule, since a message has been read when it is chosen.
+    pub fn holds(&mut self) -> bool {
+        if self.stage != Stage::Trial(Path::Pipelined) || self.held >= HELD_POLLS_MAX {
+            return false;
+        }
+        let counted = self.warmup + self.measurements[Path::Pipelined as usize].messages;
+        let to_count = (self.warmup_max + MEASURED_MESSAGES * self.each).saturating_sub(counted);
+        let in_progress = self.chosen.saturating_sub(self.ended);
+        let holds = in_progress >= to_count.div_ceil(self.each).max(1);
+        self.held += u32::from(holds);
+        holds
+    }
+
+    /// Holds no more messages back in this stage: the process is about to sleep.
+    pub fn hold_no_more(&mut self) {
+        self.held = HELD_POLLS_MAX;
+    }
+
+    /// A message whose path was chosen in the present stage has ended.
+    pub fn end_one(&mut self) {
+        self.ended += 1;
+        if self.held < HELD_POLLS_MAX {
+            self.held = 0;
+        }
     }
 
     /// The next message's path, and the trial of which it is a part.
