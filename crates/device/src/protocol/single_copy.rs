@@ -405,6 +405,33 @@ fn trim(runs: &mut Vec<(*mut u8, usize)>, total: u64) {
 mod tests {
     use super::*;
 
+    /// The last messages of an exchange are chosen by what its other messages took.
+    #[test]
+    fn the_end_of_an_exchange_belongs_to_it() {
+        use ReceiverState::{AlsoSending, SharedCore, Waiting};
+        let task = |in_exchange| SingleCopyTask {
+            rts: MatchedRts {
+                req: ReqId(0),
+                from: 1,
+                len: 100_000,
+                address: 8,
+                request: 0,
+                slot: None,
+                preposted: true,
+            },
+            matched_at: Instant::now(),
+            in_exchange,
+        };
+        for (in_exchange, now, chosen_by) in [
+            (false, Waiting, Waiting),
+            (true, Waiting, AlsoSending),
+            (false, AlsoSending, AlsoSending),
+            (true, SharedCore, SharedCore),
+        ] {
+            assert_eq!(task(in_exchange).state_in_selection(now), chosen_by);
+        }
+    }
+
     #[test]
     fn a_receiver_that_may_not_read_tries_neither_path() {
         let features = |remote_read, read_min| Features {

@@ -1,7 +1,7 @@
 //! Path selection with made-up times.
 
 use super::trial::{
-    DISTURBED_MESSAGES_MAX, MEASURED_MESSAGES, Measurement, Stage, TRIAL_MESSAGES,
+    DISTURBED_MESSAGES_MAX, HELD_POLLS_MAX, MEASURED_MESSAGES, Measurement, Stage, TRIAL_MESSAGES,
     TRIAL_PERIOD_MAX_MESSAGES, TRIAL_PERIOD_MIN_MESSAGES,
 };
 use super::*;
@@ -158,6 +158,76 @@ fn many_messages_at_once() {
         (class.stage, class.choice),
         (Stage::Settled, Path::Pipelined)
     );
+}
+
+/// Begins a trial of pipelined copy and sends `messages` of it. Returns those in progress.
+fn begin_pipelined(selector: &mut PathSelector, messages: u32) -> Vec<Sample> {
+    let state = ReceiverState::Waiting;
+    let mut one = || selector.choose(state, 0, 100_000, Instant::now());
+    let read: Vec<_> = (0..TRIAL_MESSAGES).map(|_| one()).collect();
+    for sample in read {
+        assert_eq!(sample.path, Path::SingleCopy);
+        assert!(!selector.holds(state, 100_000), "reads hold nothing back");
+        selector.record(100_000, sample, false);
+    }
+    let mut in_progress = Vec::new();
+    while (in_progress.len() as u32) < messages {
+        assert!(!selector.holds(state, 100_000), "{}", in_progress.len());
+        in_progress.push(selector.choose(state, 0, 100_000, Instant::now()));
+    }
+    in_progress
+}
+
+/// A trial of pipelined copy has no more messages in progress than it still has to count, and what
+/// waits goes on when it has ended.
+#[test]
+fn a_trial_of_pipelined_copy_holds_others_back() {
+    let mut selector = PathSelector::default();
+    let state = ReceiverState::Waiting;
+    let mut in_progress = begin_pipelined(&mut selector, TRIAL_MESSAGES);
+    while let Some(sample) = in_progress.pop() {
+        assert!(selector.holds(state, 100_000), "{}", in_progress.len());
+        assert!(!selector.holds(state, 10_000_000), "another size class");
+        assert!(!selector.holds(ReceiverState::SharedCore, 100_000));
+        selector.record(100_000, sample, false);
+    }
+    assert!(!selector.holds(state, 100_000));
+    assert_eq!(selector.trials[0][1].stage, Stage::Settled);
+}
+
+/// Messages that do not count are made up for by others, one for one.
+#[test]
+fn a_disturbed_message_lets_another_one_pass() {
+    let mut selector = PathSelector::default();
+    let mut in_progress = begin_pipelined(&mut selector, TRIAL_MESSAGES);
+    for _ in 0..10 {
+        let sample = in_progress.pop().unwrap();
+        selector.count_first_touch();
+        selector.record(100_000, sample, false);
+        assert!(!selector.holds(ReceiverState::Waiting, 100_000));
+        in_progress.push(selector.choose(ReceiverState::Waiting, 0, 100_000, Instant::now()));
+        assert!(selector.holds(ReceiverState::Waiting, 100_000));
+    }
+}
+
+/// Nothing waits for ever for a message of a trial that never ends, nor while the process sleeps.
+#[test]
+fn a_message_that_never_ends_holds_nothing_back() {
+    for sleeps in [false, true] {
+        let mut selector = PathSelector::default();
+        begin_pipelined(&mut selector, TRIAL_MESSAGES);
+        let mut polls = 0;
+        while selector.holds(ReceiverState::Waiting, 100_000) {
+            polls += 1;
+            if sleeps {
+                selector.hold_no_more();
+            }
+        }
+        assert_eq!(polls, if sleeps { 1 } else { HELD_POLLS_MAX });
+        let last = selector.choose(ReceiverState::Waiting, 0, 100_000, Instant::now());
+        selector.record(100_000, last, false);
+        assert!(!selector.holds(ReceiverState::Waiting, 100_000));
+    }
 }
 
 /// What comes through new memory, or while messages go the other way, says nothing; but a

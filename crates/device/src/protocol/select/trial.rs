@@ -24,8 +24,8 @@ pub(super) const TRIAL_PERIOD_MIN_MESSAGES: u32 = 32;
 /// Maximum number of messages between two trials. A choice.
 pub(super) const TRIAL_PERIOD_MAX_MESSAGES: u32 = 4096;
 /// Maximum number of polls during which messages are held back without one of the trial's ending. A
-/// choice: about a millisecond. One of them may never end: its sender has withdrawn it.
-pub(super) const HELD_POLLS_MAX: u32 = 10_000;
+/// choice: some milliseconds. One of them may never end: its sender has withdrawn it.
+pub(super) const HELD_POLLS_MAX: u32 = 100_000;
 /// Maximum part of the time of all messages that the slower messages of a trial cost. A choice. If
 /// a trial costs more, trials are rarer.
 const TRIAL_COST_MAX_FRACTION: f64 = 0.01;
