@@ -96,6 +96,21 @@ impl SegmentLayout {
     }
 }
 
+/// The longest file that this process may make (RLIMIT_FSIZE), in bytes.
+fn file_bytes_max() -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+    limit.current.unwrap_or(u64::MAX)
+}
+
+/// Gives the file a length. Beyond the limit the system would send SIGXFSZ, whose default is to end
+/// the process without a word; so the limit is read before.
+fn set_len(fd: &OwnedFd, bytes: u64) -> rustix::io::Result<()> {
+    if bytes > file_bytes_max() {
+        return Err(rustix::io::Errno::FBIG);
+    }
+    rustix::fs::ftruncate(fd, bytes)
+}
+
 /// The node's segment in one process: its descriptor, with the status pages mapped.
 #[derive(Debug)]
 pub struct Segment {
@@ -134,13 +149,11 @@ impl Segment {
                 "Ferry needs memfd_create (Linux 3.17) and a free file descriptor",
             )(e.into())
         })?;
-        // Beyond the limit the system sends SIGXFSZ, so it is read before.
-        let file_max = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
-        let with_arena = layout.with_arena(file_max.unwrap_or(u64::MAX));
-        if rustix::fs::ftruncate(&fd, with_arena.total_bytes()).is_ok() {
+        let with_arena = layout.with_arena(file_bytes_max());
+        if set_len(&fd, with_arena.total_bytes()).is_ok() {
             layout = with_arena;
         } else {
-            rustix::fs::ftruncate(&fd, layout.total_bytes()).map_err(|e| {
+            set_len(&fd, layout.total_bytes()).map_err(|e| {
                 refused(
                     format!(
                         "giving the node's memory segment for {ranks} ranks its {} bytes (sparse)",
@@ -228,7 +241,7 @@ impl Segment {
         };
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("ferry-jobs", flags).map_err(refused)?;
-        rustix::fs::ftruncate(&fd, layout.total_bytes()).map_err(refused)?;
+        set_len(&fd, layout.total_bytes()).map_err(refused)?;
         let _ =
             rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
         Ok(Segment::shared(fd, layout))

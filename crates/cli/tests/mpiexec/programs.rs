@@ -120,6 +120,21 @@ fn mistakes_get_one_clear_line() {
 }
 
 #[test]
+fn a_limit_on_files_that_is_too_small_is_named() {
+    let limited = format!(
+        "ulimit -f 100; exec {} -n 2 true",
+        mpiexec().get_program().display()
+    );
+    let output = Command::new("sh").args(["-c", &limited]).output().unwrap();
+    let said = err(&output);
+    assert!(
+        output.status.code().is_some() && said.contains("raise RLIMIT_FSIZE (ulimit -f)"),
+        "{}: {said}",
+        output.status
+    );
+}
+
+#[test]
 fn a_script_without_a_first_line_runs_as_in_a_shell() {
     let place = folder("script");
     fs::write(place.join("script"), "echo from $1\n").unwrap();
