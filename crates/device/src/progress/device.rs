@@ -3,7 +3,7 @@
 use crate::base::counters::HasDevice;
 use crate::progress::background::Background;
 use crate::progress::outside_work;
-use crate::progress::state::{CoreSharing, Served, Sleepers, TestBackoff, WaitPolicy};
+use crate::progress::state::{CoreBalance, CoreSharing, Served, Sleepers, TestBackoff, WaitPolicy};
 use crate::progress::thread_state::ThreadState;
 use crate::protocol::engine::{Engine, Threads, Worker};
 use crate::protocol::single_copy::{CopyAlone, CopyContext};
@@ -23,6 +23,7 @@ pub struct Device {
     pub(crate) status: &'static RankStatus,
     pub(crate) wait_policy: WaitPolicy,
     pub(crate) test_backoff: TestBackoff,
+    pub(crate) core_balance: CoreBalance,
     pub(crate) core_sharing: CoreSharing,
     /// The state of the progress thread, where there is one.
     pub(crate) progress_thread: Option<Box<ThreadState>>,
@@ -80,6 +81,7 @@ impl Device {
             status,
             wait_policy,
             test_backoff: TestBackoff::NONE,
+            core_balance: CoreBalance::NEW,
             core_sharing: CoreSharing::UNKNOWN,
             progress_thread: None,
             sleepers: Sleepers::default(),

@@ -2,6 +2,7 @@
 //! thread, and how ranks that share cores hand them over.
 
 pub(crate) mod background;
+pub(crate) mod core_balance;
 pub(crate) mod core_sharing;
 pub(crate) mod device;
 mod handover;

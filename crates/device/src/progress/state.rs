@@ -72,6 +72,21 @@ impl CoreSharing {
     };
 }
 
+/// What this process has done to spread the ranks over the cores.
+pub(crate) struct CoreBalance {
+    /// Yields since it last looked where the ranks are.
+    pub yields: u32,
+    /// When it last moved to another core.
+    pub moved_at: Option<Instant>,
+}
+
+impl CoreBalance {
+    pub const NEW: CoreBalance = CoreBalance {
+        yields: 0,
+        moved_at: None,
+    };
+}
+
 /// Tests (MPI_Test, MPI_Iprobe and the like) that have found nothing.
 pub(crate) struct TestBackoff {
     /// Tests since the clock was read.

@@ -4,7 +4,7 @@
 //! system takes the core away, milliseconds later. So the loop yields, as a waiting call does
 //! ([`crate::wait_until`]). A program that computes between two tests does not yield.
 
-use crate::base::counters::COUNTERS;
+use crate::progress::core_balance::yield_core;
 use crate::progress::device::Device;
 use crate::progress::lock;
 use std::time::{Duration, Instant};
@@ -71,9 +71,9 @@ pub fn poll_once<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<
     if found.is_some() || !guard.yields_after_test() {
         return found;
     }
-    COUNTERS.yields.add(1);
+    let move_to = guard.core_to_move_to();
     drop(guard);
-    rustix::thread::sched_yield();
+    yield_core(move_to);
     let mut guard = lock::device();
     // The yield itself does not count.
     guard.test_backoff.last = Some(Instant::now());
@@ -100,9 +100,9 @@ fn poll_after(interval: Duration) {
     if !guard.yields_after(interval, Instant::now) {
         return;
     }
-    COUNTERS.yields.add(1);
+    let move_to = guard.core_to_move_to();
     drop(guard);
-    rustix::thread::sched_yield();
+    yield_core(move_to);
     lock::device().test_backoff.yielded = Some(Instant::now());
 }
 

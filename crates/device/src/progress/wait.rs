@@ -7,6 +7,7 @@
 use crate::base::counters::COUNTERS;
 use crate::base::key::ContextId;
 use crate::base::request::{Completion, ReqId};
+use crate::progress::core_balance::yield_core;
 use crate::progress::device::Device;
 use crate::progress::lock::{self, DeviceGuard};
 use crate::progress::state::WaitPolicy;
@@ -239,9 +240,9 @@ fn wait_for(
         if policy.oversubscribed && guard.yields_again(yields, idle.0, &mut since) {
             yields += 1;
             idle.begin();
-            COUNTERS.yields.add(1);
+            let move_to = guard.core_to_move_to();
             drop(guard);
-            rustix::thread::sched_yield();
+            yield_core(move_to);
             guard = lock::device();
             // Progress was made before the first yield. Who waits for memory mostly finds it
             // written when it has its core back.

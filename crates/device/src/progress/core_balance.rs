@@ -1,0 +1,120 @@
+//! Core balance: where ranks outnumber cores, they spread over them.
+//!
+//! Ranks that yield to each other never sleep, so the system seldom moves them: it finds no core
+//! idle, and takes all for busy. All of a job may stay on one core for many milliseconds. So a rank
+//! that yields looks now and then whether another of its cores has fewer ranks, and moves there.
+//! It is not bound: the system may move it on.
+
+use crate::base::counters::COUNTERS;
+use crate::progress::device::Device;
+use ferry_job::clock::current_core;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, sched_yield};
+use std::time::{Duration, Instant};
+
+/// Yields between two looks. A choice: a look takes a tenth of a microsecond and a cache line for
+/// each rank of the node, a yield a microsecond.
+const YIELDS_PER_LOOK: u32 = 128;
+/// Minimum time between two moves of a rank. A choice: a move takes some ten microseconds, and does
+/// nothing where the system moves the rank back to keep its core for another program.
+const MOVE_INTERVAL: Duration = Duration::from_millis(5);
+
+impl Device {
+    /// The core that this thread is to move to instead of yielding, if it is time to look and there
+    /// is one. With a progress thread there is none: that chooses its core by where programs wait.
+    #[inline]
+    pub(crate) fn core_to_move_to(&mut self) -> Option<u32> {
+        self.core_balance.yields += 1;
+        if self.core_balance.yields < YIELDS_PER_LOOK {
+            return None;
+        }
+        self.core_balance.yields = 0;
+        self.look_for_core()
+    }
+
+    #[cold]
+    fn look_for_core(&mut self) -> Option<u32> {
+        let core = current_core();
+        let transports = &self.worker.transports;
+        if self.progress_thread.is_some() || !transports.shares_core(core) {
+            return None;
+        }
+        let now = Instant::now();
+        let moved_at = self.core_balance.moved_at;
+        if moved_at.is_some_and(|at| now - at < MOVE_INTERVAL) {
+            return None;
+        }
+        let mut ranks = vec![0; CpuSet::MAX_CPU];
+        transports.for_each_waiting_core(&mut |core| {
+            if let Some(n) = ranks.get_mut(core as usize) {
+                *n += 1;
+            }
+        });
+        let allowed = sched_getaffinity(None).ok()?;
+        let found = emptier_core(core, &ranks, |core| allowed.is_set(core))?;
+        // Others on this core see at once that this rank leaves it.
+        transports.shares_core(found);
+        self.core_balance.moved_at = Some(now);
+        Some(found)
+    }
+}
+
+/// The core with the fewest ranks among the allowed ones, if it has at least two fewer than `own`.
+/// `ranks`: how many ranks each core has.
+fn emptier_core(own: u32, ranks: &[u32], allowed: impl Fn(usize) -> bool) -> Option<u32> {
+    let here = *ranks.get(own as usize)?;
+    let cores = ranks.iter().enumerate().filter(|&(core, _)| allowed(core));
+    let (core, &least) = cores.min_by_key(|&(_, n)| n)?;
+    (least + 2 <= here).then_some(core as u32)
+}
+
+/// Yields the core, or moves to another one.
+#[inline]
+pub(crate) fn yield_core(move_to: Option<u32>) {
+    COUNTERS.yields.add(1);
+    match move_to {
+        Some(core) => move_to_core(core),
+        None => sched_yield(),
+    }
+}
+
+/// Moves this thread to a core, and leaves it free to be moved on.
+#[cold]
+fn move_to_core(core: u32) {
+    let Ok(allowed) = sched_getaffinity(None) else {
+        return;
+    };
+    let mut one = CpuSet::new();
+    one.set(core as usize);
+    // If the system refuses, the rank stays where it is.
+    if sched_setaffinity(None, &one).is_ok() {
+        let _ = sched_setaffinity(None, &allowed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_moves_where_two_fewer_are() {
+        let any = |_| true;
+        assert_eq!(emptier_core(0, &[4, 0], any), Some(1));
+        assert_eq!(emptier_core(0, &[3, 1], any), Some(1));
+        assert_eq!(emptier_core(0, &[2, 1], any), None);
+        assert_eq!(emptier_core(1, &[2, 2], any), None);
+        assert_eq!(emptier_core(2, &[2, 1, 3, 1], any), Some(1));
+        // Not where the program may not run.
+        assert_eq!(emptier_core(2, &[2, 0, 4, 0], |core| core != 1), Some(3));
+        assert_eq!(emptier_core(2, &[0, 0, 4], |core| core == 2), None);
+        assert_eq!(emptier_core(7, &[1, 2], any), None);
+    }
+
+    #[test]
+    fn who_has_moved_may_be_moved_on() {
+        let before = sched_getaffinity(None).unwrap();
+        for core in (0..CpuSet::MAX_CPU).filter(|&core| before.is_set(core)) {
+            move_to_core(core as u32);
+            assert!(sched_getaffinity(None).unwrap() == before);
+        }
+    }
+}
