@@ -42,6 +42,7 @@ pub mod process;
 pub mod pt2pt;
 pub mod request;
 pub mod session;
+mod state_lock;
 pub mod tool;
 pub mod topo;
 mod unreceived;

@@ -18,7 +18,6 @@
 
 mod receive;
 mod send;
-mod state_lock;
 
 pub use receive::receive_init;
 pub use send::send_init;

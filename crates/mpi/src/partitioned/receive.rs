@@ -2,12 +2,13 @@
 
 use super::{
     ANNOUNCEMENT_BYTES, ANNOUNCEMENT_SOURCE, Announcement, Partitioned, Parts, RUN_MAX_BYTES,
-    check_partition, gathers, state_lock::StateLock,
+    check_partition, gathers,
 };
 use crate::buffer::{self, stretch};
 use crate::device::{self, Background, Device, Pattern, ReqId, Sink, Tags};
 use crate::pt2pt::{Buffer, PersistentBuffer};
 use crate::request::{Active, Outcome, Work};
+use crate::state_lock::StateLock;
 use crate::{Comm, Request, Result, err};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;

@@ -2,13 +2,14 @@
 
 use super::{
     ANNOUNCEMENT_SOURCE, AT_ONCE_MAX, Announcement, HELD_MAX_BYTES, Partitioned, Parts,
-    RUN_MAX_BYTES, check_partition, gathers, state_lock::StateLock,
+    RUN_MAX_BYTES, check_partition, gathers,
 };
 use crate::buffer::source;
 use crate::device::{self, Background, ContextId, Device, Key, ReqId, SendMode, Source};
 use crate::process::process;
 use crate::pt2pt::Buffer;
 use crate::request::{Active, Outcome, Work};
+use crate::state_lock::StateLock;
 use crate::{Comm, Request, Result, err};
 use std::ops::Range;
 use std::sync::Arc;

@@ -6,9 +6,9 @@
 
 use super::Win;
 use super::target::{ALL, CLOSED, LOCKED, NO_CHECK, Target};
+use crate::state_lock::{StateGuard, StateLock};
 use crate::{Group, Result, err};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// No fence, or one with MPI_MODE_NOSUCCEED.
 pub(super) const NO_FENCE: u32 = 0;
@@ -56,7 +56,7 @@ pub(super) struct Epochs {
     pub fence: AtomicU32,
     /// How many fences have ended, or are behind their barrier.
     pub fences: AtomicU64,
-    state: Mutex<EpochState>,
+    state: StateLock<EpochState>,
 }
 
 pub(super) struct EpochState {
@@ -74,7 +74,7 @@ impl Epochs {
         Epochs {
             fence: AtomicU32::new(NO_FENCE),
             fences: AtomicU64::new(0),
-            state: Mutex::new(EpochState {
+            state: StateLock::new(EpochState {
                 access: Access::None,
                 exposure: None,
                 spare_ranks: Vec::new(),
@@ -84,8 +84,9 @@ impl Epochs {
     }
 
     /// The state, locked.
-    pub fn state(&self) -> MutexGuard<'_, EpochState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline]
+    pub fn state(&self) -> StateGuard<'_, EpochState> {
+        self.state.lock()
     }
 }
 

@@ -41,10 +41,12 @@ pub use passive::LockType;
 
 use crate::attr::Attributes;
 use crate::device::{self, Describe, Device, Offer, ProcId, WaitingFor};
+use crate::state_lock::StateLock;
 use crate::{Comm, Datatype, ErrhandlerSlot, Group, Identity, Result, err};
 use control::{Block, Control, NodeMembers};
 use epoch::Epochs;
 use memory::Memory;
+use put_queue::PutQueue;
 use short_update::Offers;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -222,7 +224,7 @@ impl Win {
             direct_size: 0,
             update_slot: None,
             offers: Offers::default(),
-            puts: Mutex::default(),
+            puts: StateLock::new(PutQueue::default()),
             has_puts: Default::default(),
             stored: Default::default(),
             access: Default::default(),

@@ -13,7 +13,6 @@ use super::transfer::peer_error;
 use crate::Result;
 use crate::device::{self, PeerMemory};
 use ferry_job::TAG_WINDOW_FLUSH;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 /// Bytes of a put that is queued, at most. A choice: longer ones are copied faster than a call
@@ -76,7 +75,7 @@ impl Win {
         }
         // SAFETY: the caller's promise.
         let bytes = unsafe { std::slice::from_raw_parts(from, len) };
-        let mut queue = target.puts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = target.puts.lock();
         queue.push(at.addr() as u64, bytes);
         let full = queue.is_full();
         target.has_puts.store(true, Ordering::Relaxed);
@@ -106,7 +105,7 @@ impl Win {
     }
 
     fn drain(&self, target: &Target, memory: PeerMemory) -> Result<()> {
-        let mut queue = target.puts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = target.puts.lock();
         let short = match queue.runs.as_slice() {
             &[(at, _)] => ShortUpdate::put(at, &queue.bytes),
             _ => None,
@@ -165,7 +164,7 @@ impl Win {
             .member
             .and_then(|member| self.control.inboxes(member));
         if let Some(inbox) = inboxes.map(which) {
-            let mut queue = target.puts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queue = target.puts.lock();
             if inbox.leave(&queue.runs, &queue.bytes) {
                 queue.clear();
                 target.has_puts.store(false, Ordering::Release);

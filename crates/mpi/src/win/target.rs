@@ -8,6 +8,7 @@ use super::remote;
 use super::short_update::Offers;
 use crate::ProcId;
 use crate::device::{PeerMemory, SegmentKey, UpdateSlot};
+use crate::state_lock::StateLock;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, compiler_fence};
@@ -64,7 +65,7 @@ pub(super) struct Target {
     /// What became of updates that were to be left there.
     pub offers: Offers,
     /// Small puts to a peer's memory.
-    pub puts: Mutex<PutQueue>,
+    pub puts: StateLock<PutQueue>,
     /// There are any.
     pub has_puts: AtomicBool,
     /// Something has been stored in its mapped memory by plain stores since the last full barrier.

@@ -1,5 +1,5 @@
-//! The lock of a partitioned operation's state, which costs nothing while only one thread may be in
-//! MPI. MPI_Pready is short: two atomic instructions would be half of it.
+//! The lock of an object's state, which costs nothing while only one thread may be in MPI. Two
+//! atomic instructions are half of MPI_Pready, four a third of MPI_Win_lock with MPI_Win_unlock.
 
 use crate::device;
 use std::cell::UnsafeCell;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// State that threads of the program and the progress thread share.
-pub(super) struct StateLock<T> {
+pub(crate) struct StateLock<T> {
     mutex: Mutex<()>,
     /// Somebody has the state: checked in debug builds.
     is_taken: AtomicBool,
@@ -20,7 +20,7 @@ pub(super) struct StateLock<T> {
 unsafe impl<T: Send> Sync for StateLock<T> {}
 
 impl<T> StateLock<T> {
-    pub(super) fn new(state: T) -> StateLock<T> {
+    pub(crate) fn new(state: T) -> StateLock<T> {
         StateLock {
             mutex: Mutex::new(()),
             is_taken: AtomicBool::new(false),
@@ -31,7 +31,7 @@ impl<T> StateLock<T> {
     /// The state, until the guard is dropped. Not reentrant; not kept over a call that another
     /// thread could begin to make progress in.
     #[inline]
-    pub(super) fn lock(&self) -> StateGuard<'_, T> {
+    pub(crate) fn lock(&self) -> StateGuard<'_, T> {
         let is_shared = !device::is_alone();
         let guard = StateGuard {
             _mutex: is_shared.then(|| self.mutex.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -39,17 +39,14 @@ impl<T> StateLock<T> {
         };
         if cfg!(debug_assertions) {
             let was_taken = self.is_taken.swap(true, Ordering::Relaxed);
-            assert!(
-                !was_taken,
-                "the state of a partitioned operation is taken twice"
-            );
+            assert!(!was_taken, "a state is taken twice");
         }
         guard
     }
 }
 
 /// Access to the state.
-pub(super) struct StateGuard<'a, T> {
+pub(crate) struct StateGuard<'a, T> {
     lock: &'a StateLock<T>,
     _mutex: Option<MutexGuard<'a, ()>>,
 }
