@@ -43,8 +43,8 @@ pub enum NameRequest {
     },
     /// Where does the launcher listen for those of jobs that were started apart? Not of a server.
     Contact,
-    /// A job was met whose launcher listens there. Not of a server.
-    Met {
+    /// A job has connected whose launcher listens there. Not of a server.
+    JobConnected {
         /// What it has answered to [`NameRequest::Contact`].
         contact: String,
     },
@@ -61,7 +61,7 @@ impl NameRequest {
             NameRequest::Unpublish { service, port } => (1, service.as_str(), port.as_str()),
             NameRequest::Lookup { service } => (2, service.as_str(), ""),
             NameRequest::Contact => (3, "", ""),
-            NameRequest::Met { contact } => (4, contact.as_str(), ""),
+            NameRequest::JobConnected { contact } => (4, contact.as_str(), ""),
         };
         let mut out = kind.to_le_bytes().to_vec();
         for text in [service, port] {
@@ -89,7 +89,7 @@ impl NameRequest {
             1 => Ok(NameRequest::Unpublish { service, port }),
             2 => Ok(NameRequest::Lookup { service }),
             3 => Ok(NameRequest::Contact),
-            4 => Ok(NameRequest::Met { contact: service }),
+            4 => Ok(NameRequest::JobConnected { contact: service }),
             _ => Err(Malformed::Field(format!("there is no question {kind}"))),
         }
     }
@@ -202,7 +202,7 @@ impl NameStore {
                 Some(String::new())
             }
             NameRequest::Lookup { service } => self.0.get(service).cloned(),
-            NameRequest::Contact | NameRequest::Met { .. } => None,
+            NameRequest::Contact | NameRequest::JobConnected { .. } => None,
         }
     }
 
@@ -260,10 +260,11 @@ mod tests {
         let lookup = NameRequest::Lookup {
             service: "service".into(),
         };
-        let met = NameRequest::Met {
+        let connected = NameRequest::JobConnected {
             contact: "1:a".into(),
         };
-        let seeds = [publish("a", "b"), lookup, NameRequest::Contact, met].map(|q| q.encode());
+        let seeds =
+            [publish("a", "b"), lookup, NameRequest::Contact, connected].map(|q| q.encode());
         ferry_fuzz::fuzz("questions about names", &seeds, |bytes| {
             let _ = decode_answer(bytes);
             NameRequest::decode(bytes).is_ok()

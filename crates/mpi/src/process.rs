@@ -4,7 +4,7 @@
 //! The first of them starts the process. It stays started until the program ends. Only its use
 //! count falls to 0 and rises again.
 
-use crate::dynamic::universe;
+use crate::dynamic::foreign;
 use crate::overlap;
 use crate::{Comm, ProcId, Result, coll, crash, device, err, unreceived};
 use ferry_job::{Client, JobContext, RankInfo, RankState, RankStatus};
@@ -202,7 +202,7 @@ impl Process {
     /// Once the process knows processes of other jobs, whose counters it does not know, the context
     /// is random.
     pub fn new_context(&self) -> device::ContextId {
-        if let Some(context) = universe::new_context() {
+        if let Some(context) = foreign::new_context() {
             return context;
         }
         device::ContextId::new(self.me, self.next_context.fetch_add(1, Ordering::Relaxed))

@@ -3,7 +3,7 @@
 use super::group::number_of;
 use crate::prelude::*;
 use ferry_mpi::comm::{self, Hints, PeerLeader, SplitType};
-use ferry_mpi::dynamic::universe;
+use ferry_mpi::dynamic::foreign;
 
 pub fn comm_size(comm: &'static Arc<Comm>, size: Out<i32>) -> Result<()> {
     size.set(comm.size() as i32);
@@ -222,7 +222,7 @@ pub fn comm_free(comm: InOutHandle<Comm>) -> Result<()> {
     deletable(&comm)?;
     comm.object().free()?;
     drop(comm.free()?);
-    universe::release_unused();
+    foreign::release_unused();
     Ok(())
 }
 
@@ -230,7 +230,7 @@ pub fn comm_disconnect(comm: InOutHandle<Comm>) -> Result<()> {
     deletable(&comm)?;
     comm.object().disconnect()?;
     drop(comm.free()?);
-    universe::release_unused();
+    foreign::release_unused();
     Ok(())
 }
 

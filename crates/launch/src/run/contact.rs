@@ -3,7 +3,7 @@
 //! A *contact* is `JOB:NAME:KEY:ADDRESS,…`. NAME is that of a socket in the abstract namespace,
 //! for launchers of the same user on the same host. The others use the addresses: a handshake of
 //! ferry-auth by KEY, then encrypted records. Who has no key gets no answer, not one byte. Only
-//! roots of groups that meet, and launchers, learn a contact.
+//! roots of groups that connect, and launchers, learn a contact.
 //!
 //! What goes through the network does so by threads, which pass it on to a socket pair: the
 //! launcher waits for nobody.
@@ -28,7 +28,7 @@ const PURPOSE: u16 = 0x201;
 /// several times a second.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Most connections that are not established yet. A choice: strangers cost threads.
-const UNKNOWN_MAX: usize = 16;
+const UNESTABLISHED_MAX: usize = 16;
 /// Bytes of a thread's stack.
 const STACK_BYTES: usize = 128 << 10;
 /// Bytes of a record.
@@ -88,7 +88,7 @@ impl Network {
         let (stream, _) = sockets.find_map(|s| s.accept().ok())?;
         self.tunnels.retain(|t| !t.sender.is_finished());
         let unknown = |t: &&Tunnel| !t.established.load(Ordering::Relaxed);
-        if self.tunnels.iter().filter(unknown).count() >= UNKNOWN_MAX {
+        if self.tunnels.iter().filter(unknown).count() >= UNESTABLISHED_MAX {
             return None;
         }
         let tunnel = self.tunnel(move || {

@@ -126,7 +126,7 @@ impl Job<'_> {
                 let name = self.names.listener_name(&self.poll)?;
                 Some(self.peers.contact(&name))
             }
-            Some(NameRequest::Met { contact }) => {
+            Some(NameRequest::JobConnected { contact }) => {
                 self.peers.expect(&contact);
                 Some(String::new())
             }

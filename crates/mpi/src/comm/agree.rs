@@ -10,10 +10,13 @@ use super::Comm;
 use crate::device::{
     self, ContextId, Key, Pattern, ProcId, ReqId, SendMode, Sink, Source, Tags, WaitingFor,
 };
-use crate::dynamic::universe::{self, ProcessName};
+use crate::dynamic::foreign::{self, ProcessName};
 use crate::{Group, Result, err};
 
-/// The processes of one agreement, and the context and tag of its messages.
+/// The processes of one agreement, and the context and tag of its messages. Its operations block
+/// until all processes that they wait for have called them.
+///
+/// Errors of all: Other if a process is lost; Intern if its message makes no sense.
 pub(crate) struct Agreement<'a> {
     comm: &'a Comm,
     context: ContextId,
@@ -257,15 +260,16 @@ fn fault(fault: Option<device::Fault>, peer: ProcId) -> Result<()> {
         None => Ok(()),
         Some(fault) => Err(err!(
             Other,
-            "a message to or from process {peer} about a new communicator was lost: {fault}"
+            "a message of this call to or from process {peer} was lost: {fault}"
         )),
     }
 }
 
+/// The error of a message from another process that cannot be decoded.
 pub(crate) fn malformed() -> crate::Error {
     err!(
         Intern,
-        "a message about a new communicator makes no sense: do all processes make the same call?"
+        "a message of this call makes no sense: do all processes make the same call?"
     )
 }
 
@@ -283,7 +287,7 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, number: u64) {
 /// Appends the names of the members of a group, preceded by their number.
 pub(crate) fn put_group(out: &mut Vec<u8>, group: &Group) {
     put_u64(out, u64::from(group.size()));
-    for name in universe::names(group.iter()) {
+    for name in foreign::names(group.iter()) {
         name.put(out);
     }
 }

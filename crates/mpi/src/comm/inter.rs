@@ -8,8 +8,8 @@ use super::Comm;
 use super::agree::{Agreement, LeaderLink, Reader, put_framed, put_group, put_u64};
 use super::create::{Choice, Choices};
 use crate::device::ContextId;
-use crate::dynamic::introduce;
-use crate::dynamic::universe::{self, ProcessName};
+use crate::dynamic::establish_communication;
+use crate::dynamic::foreign::{self, ProcessName};
 use crate::process::process;
 use crate::{Group, Result, err};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub struct PeerLeader<'a> {
     pub remote_leader: u32,
 }
 
-/// What one side sends the other about itself.
-struct Side {
+/// What the leader of one group tells the other's about it.
+struct Offer {
     /// The context that its leader offers for the new communicator.
     offered: ContextId,
     /// The context of its own local communicator.
@@ -31,9 +31,9 @@ struct Side {
     group: Vec<ProcessName>,
 }
 
-impl Side {
-    /// Encodes a leader's offer.
-    fn offer(group: &Group) -> Vec<u8> {
+impl Offer {
+    /// Encodes what a leader offers for a communicator of `group`.
+    fn encode(group: &Group) -> Vec<u8> {
         let mut bytes = Vec::new();
         put_u64(&mut bytes, process().new_context().0);
         put_u64(&mut bytes, process().new_context().0);
@@ -41,9 +41,9 @@ impl Side {
         bytes
     }
 
-    fn parse(bytes: &[u8]) -> Result<Side> {
+    fn parse(bytes: &[u8]) -> Result<Offer> {
         let mut reader = Reader(bytes);
-        Ok(Side {
+        Ok(Offer {
             offered: reader.context()?,
             local: reader.context()?,
             group: reader.processes()?,
@@ -95,7 +95,7 @@ pub(super) fn create_between(
                 "the leader of the local group gave no peer communicator"
             ));
         };
-        let mine = Side::offer(group);
+        let mine = Offer::encode(group);
         let theirs = agreement.exchange(link, mine.clone())?;
         put_framed(&mut both, &mine);
         put_framed(&mut both, &theirs);
@@ -103,8 +103,8 @@ pub(super) fn create_between(
     let both = agreement.broadcast(leader, both)?;
     let mut reader = Reader(&both);
     let (mine, theirs) = (
-        Side::parse(reader.framed()?)?,
-        Side::parse(reader.framed()?)?,
+        Offer::parse(reader.framed()?)?,
+        Offer::parse(reader.framed()?)?,
     );
     if let Some(name) = theirs.group.iter().find(|name| mine.group.contains(name)) {
         return Err(err!(
@@ -114,13 +114,17 @@ pub(super) fn create_between(
         ));
     }
     // Processes of several jobs may not know each other.
-    let mut _held = None;
-    if universe::span_jobs(mine.group.iter().chain(&theirs.group)) {
-        let talk = |bytes| match &link {
+    let mut _connected_until_return = None;
+    if foreign::span_jobs(mine.group.iter().chain(&theirs.group)) {
+        let exchange = |bytes| match &link {
             Some(link) => agreement.exchange(link, bytes),
-            None => Err(err!(Intern, "only the leader speaks to the other group")),
+            None => Err(err!(
+                Intern,
+                "only the leader exchanges bytes with the other one"
+            )),
         };
-        _held = Some(introduce(agreement, leader, &talk, false)?);
+        let new = establish_communication(agreement, leader, &exchange, false)?;
+        _connected_until_return = Some(new);
     }
     Ok(Arc::new(parent.inter_of(&mine, theirs, group.clone())?))
 }
@@ -154,7 +158,7 @@ impl Comm {
             ));
         }
         let first = if high == other {
-            universe::name_of(self.group.process(0)) < universe::name_of(remote.process(0))
+            foreign::name_of(self.group.process(0)) < foreign::name_of(remote.process(0))
         } else {
             !high
         };
@@ -258,17 +262,17 @@ impl Comm {
         Ok((reader.framed()?.to_vec(), reader.framed()?.to_vec()))
     }
 
-    fn exchange_offers(&self, group: &Group) -> Result<(Side, Side)> {
+    fn exchange_offers(&self, group: &Group) -> Result<(Offer, Offer)> {
         let (local, _) = self.sides()?;
         let agreement = Agreement::of_all(local)?;
         let tag = self.next_agreement();
         let offer = if agreement.rank() == 0 {
-            Side::offer(group)
+            Offer::encode(group)
         } else {
             Vec::new()
         };
         let (mine, theirs) = self.exchange(&agreement, tag, offer)?;
-        Ok((Side::parse(&mine)?, Side::parse(&theirs)?))
+        Ok((Offer::parse(&mine)?, Offer::parse(&theirs)?))
     }
 
     fn sides(&self) -> Result<(&Arc<Comm>, &Arc<Group>)> {
@@ -278,8 +282,8 @@ impl Comm {
         }
     }
 
-    fn inter_of(&self, mine: &Side, theirs: Side, group: Arc<Group>) -> Result<Comm> {
-        let remote = Group::new(universe::processes(&theirs.group)?, process().me);
+    fn inter_of(&self, mine: &Offer, theirs: Offer, group: Arc<Group>) -> Result<Comm> {
+        let remote = Group::new(foreign::processes(&theirs.group)?, process().me);
         let context = mine.offered.min(theirs.offered);
         Ok(self.inter(context, mine.local, group, remote))
     }

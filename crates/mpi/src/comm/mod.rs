@@ -15,7 +15,7 @@ pub use inter::{PeerLeader, intercomm_create};
 
 use crate::attr::Attributes;
 use crate::device::{ContextId, Describe, Device, ProcId};
-use crate::dynamic::universe;
+use crate::dynamic::foreign;
 use crate::group::{Likeness, Table};
 use crate::pt2pt::BufferPool;
 use crate::topo::Topology;
@@ -58,7 +58,7 @@ pub struct Comm {
     table: Table,
     rank: u32,
     /// The processes of other jobs in it, which stay connected as long as it lives.
-    foreign: universe::Held,
+    foreign: foreign::ForeignMembers,
     /// The program has freed it.
     freed: AtomicBool,
     /// Number of agreements among all members. It is the tag of the next one's messages in the
@@ -88,7 +88,7 @@ impl Comm {
             context,
             table: group.table().clone(),
             rank: group.rank().unwrap_or(0),
-            foreign: universe::hold(context, &group),
+            foreign: foreign::keep_connected(context, &group),
             group,
             remote: None,
             local: None,
@@ -128,7 +128,7 @@ impl Comm {
         let local = self.child(local_context, group.clone());
         Comm {
             table: remote.table().clone(),
-            foreign: universe::hold(context, &remote),
+            foreign: foreign::keep_connected(context, &remote),
             remote: Some(remote),
             local: Some(Arc::new(local)),
             ..self.child(context, group)
@@ -245,9 +245,9 @@ impl Describe for Comm {
         status.collective.store(0, Ordering::Relaxed);
         status.root.store(-1, Ordering::Relaxed);
         if let Ok(peer) = ProcId::try_from(status.peer.load(Ordering::Relaxed))
-            && universe::is_foreign(peer)
+            && foreign::is_foreign(peer)
         {
-            let name = universe::name_of(peer);
+            let name = foreign::name_of(peer);
             status.peer_rank.store(name.rank, Ordering::Relaxed);
             status.peer_job.store(name.job, Ordering::Relaxed);
         }

@@ -1,8 +1,8 @@
 //! The launchers of two jobs that were started apart get to know each other, through the roots of
 //! the groups that connect: so they can find that both jobs hang.
 
-use super::With;
-use super::side::VERSION;
+use super::Relation;
+use super::group_info::VERSION;
 use crate::Result;
 use crate::comm::agree::{Reader, put_framed, put_u64};
 use crate::process::process;
@@ -38,15 +38,15 @@ pub(super) fn without_contact(said: Vec<u8>) -> Result<(Vec<u8>, String)> {
 /// Where this process's launcher listens, once it has said so. Empty: nowhere.
 static CONTACT: OnceLock<String> = OnceLock::new();
 
-/// Does the job at the other side of such a meeting have a launcher that this one's does not know?
-pub(super) fn is_apart(with: With) -> bool {
-    matches!(with, With::Anyone | With::Known)
+/// Were the jobs of the two groups started apart, so that their launchers do not know each other?
+pub(super) fn are_started_apart(relation: Relation) -> bool {
+    matches!(relation, Relation::AnyJob | Relation::KnownJob)
 }
 
 /// Asks this process's launcher where it listens for those of jobs that were started apart. `None`:
 /// it is known, or need not be.
-pub(super) fn ask_contact(with: With) -> Option<NameSocket> {
-    let client = process().client().filter(|_| is_apart(with))?;
+pub(super) fn ask_contact(relation: Relation) -> Option<NameSocket> {
+    let client = process().client().filter(|_| are_started_apart(relation))?;
     match CONTACT.get() {
         Some(_) => None,
         None => client.begin_to_ask(&NameRequest::Contact).ok(),
@@ -54,11 +54,11 @@ pub(super) fn ask_contact(with: With) -> Option<NameSocket> {
 }
 
 /// Where it listens. Empty: nowhere, or the jobs were not started apart. `asked`: the question.
-pub(super) fn contact(with: With, asked: Option<NameSocket>) -> String {
+pub(super) fn contact(relation: Relation, asked: Option<NameSocket>) -> String {
     if let Some(Ok(Some(contact))) = asked.map(NameSocket::answer) {
         let _ = CONTACT.set(contact);
     }
-    let contact = CONTACT.get().filter(|_| is_apart(with));
+    let contact = CONTACT.get().filter(|_| are_started_apart(relation));
     contact.cloned().unwrap_or_default()
 }
 
@@ -69,7 +69,7 @@ pub(super) fn tell_launcher(contact: String) {
         let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
         if told.insert(contact.clone()) {
             // Nobody waits for the answer. If it gets lost, the launchers do not look for hangs.
-            drop(client.begin_to_ask(&NameRequest::Met { contact }));
+            drop(client.begin_to_ask(&NameRequest::JobConnected { contact }));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! larger number of the call opens a port and writes its name, the other connects to it. Nothing
 //! else goes through the socket, and nothing is left in it.
 
-use super::{port, universe};
+use super::{foreign, port};
 use crate::comm::Comm;
 use crate::process::process;
 use crate::{Result, err};
@@ -76,7 +76,7 @@ impl Socket {
 /// This process's number, by which it knows itself at the other end.
 fn own_number() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
-    *NUMBER.get_or_init(universe::random)
+    *NUMBER.get_or_init(foreign::random)
 }
 
 /// An intercommunicator with the process at the other end of the socket `fd`, which makes the same
@@ -92,7 +92,7 @@ pub fn join(fd: RawFd) -> Result<Arc<Comm>> {
     }
     // SAFETY: open, the program's, and never closed here.
     let mut socket = Socket(ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }));
-    let mine = universe::random();
+    let mine = foreign::random();
     let hello = [&MAGIC[..], &mine.to_le_bytes(), &own_number().to_le_bytes()].concat();
     socket.write(&hello).map_err(broken)?;
     let mut theirs = [0; MAGIC.len() + NUMBERS_BYTES];
@@ -118,11 +118,11 @@ pub fn join(fd: RawFd) -> Result<Arc<Comm>> {
         let told = socket
             .write(&(name.len() as u32).to_le_bytes())
             .and_then(|()| socket.write(name.as_bytes()));
-        let met = told
+        let intercomm = told
             .map_err(broken)
             .and_then(|()| port::accept(&name, comm, 0, Ok(None)));
         port::close(&name)?;
-        met
+        intercomm
     } else {
         let len = socket.read_u32().map_err(broken)?;
         let mut name = vec![0; len.min(NAME_MAX_BYTES) as usize];

@@ -1,197 +1,225 @@
-//! Processes of other jobs (MPI 5.0 chapter 11): how two groups come to know each other, by a port
+//! Processes of other jobs (MPI 5.0 chapter 11): how two groups establish communication, by a port
 //! or through a spawn.
 //!
 //! ```text
-//! base64    bytes as text
-//! contact   launchers of jobs that were started apart
-//! death     how a process learns that a job has died
-//! join      two processes that have a socket between them
-//! names     published names of ports
-//! port      ports: their names and tickets; accept and connect
-//! shared    memory that processes of several jobs on a host share
-//! side      what the two groups tell each other
-//! spawn     starting processes
-//! universe  names of processes of other jobs, and their process numbers here
+//! base64      bytes as text
+//! contact     launchers of jobs that were started apart
+//! foreign     processes of other jobs: their names, and their process numbers here
+//! group_info  what the two groups tell each other
+//! join        two processes that have a socket between them
+//! names       published names of ports
+//! partners    how a process learns that a job has died
+//! port        ports: their names and tickets; accept and connect
+//! shared      memory that processes of several jobs on a host share
+//! spawn       starting processes
 //! ```
 //!
-//! Two groups meet through their roots. Each root gathers what the others must know of its group:
-//! names, business cards, hosts. The roots exchange it, together with a new key, and broadcast it.
-//! Once all members of both groups have it, any two of them can connect, and do when one first
-//! sends something to the other.
+//! Each root gathers what the other group must know of its own: names, business cards, hosts. The
+//! roots exchange it, together with a new key, and broadcast it. Once all members of both groups
+//! have it, any two of them can connect, and do when one first sends something to the other.
 
 mod base64;
 mod contact;
-mod death;
+pub mod foreign;
+mod group_info;
 pub mod join;
 pub mod names;
+mod partners;
 pub mod port;
 mod shared;
-mod side;
 pub mod spawn;
-pub mod universe;
 
 use crate::comm::Comm;
 use crate::comm::agree::{Agreement, Reader, put_framed, put_u64};
 use crate::device::{self, ContextId, ForeignProcess, Link};
 use crate::process::process;
 use crate::{Group, Result, err};
-use contact::{ask_contact, contact, is_apart, tell_launcher, with_contact, without_contact};
-use death::Partners;
+use contact::{
+    are_started_apart, ask_contact, contact, tell_launcher, with_contact, without_contact,
+};
 use ferry_job::NameSocket;
+use foreign::{ForeignMembers, ProcessName};
+use group_info::{
+    GroupInfo, NO_ERROR, VERSION, encode_error, encode_group, encode_member, payload_or_error,
+    with_key_hidden,
+};
+use partners::Partners;
 use shared::Sharing;
-use side::{Side, VERSION, accepted, member_bytes, refusal, side_bytes, with_key_hidden};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, OnceLock};
-use universe::ProcessName;
 
-/// What the two roots say to each other: bytes of this root for bytes of the other one. The first
-/// message may take as long as the other root does not come.
-pub(crate) type Talk<'a> = dyn Fn(Vec<u8>) -> Result<Vec<u8>> + 'a;
+/// Exchanges bytes between the roots of two groups: sends those of this one, and receives those of
+/// the other one. Called at the root only. The first exchange blocks until the other root comes.
+pub(crate) type RootExchange<'a> = dyn Fn(Vec<u8>) -> Result<Vec<u8>> + 'a;
 
-/// With whom a group meets.
+/// How the other group comes to be known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum With {
-    /// A job that this one has started.
+pub(crate) enum Relation {
+    /// This job has started it (MPI_Comm_spawn).
     Children,
-    /// The job that has started this one.
+    /// It has started this job.
     Parents,
-    /// Whoever comes to a port, or accepts there.
-    Anyone,
-    /// Who accepts at a port of this job, or of one of which processes are known. The root alone
+    /// It connects to a port, or accepts there. It may be of any job.
+    AnyJob,
+    /// It accepts at a port of this job, or of a job of which processes are known. The root alone
     /// knows that it is one.
-    Known,
-    /// Processes that those of a common communicator know.
-    Introduced,
+    KnownJob,
+    /// The leaders have a peer communicator (MPI_Intercomm_create).
+    PeerComm,
 }
 
 /// What two groups have agreed on.
-struct Meeting {
+struct Established {
+    /// Of the intercommunicator.
     context: ContextId,
-    local: ContextId,
-    /// The other group, in the order of its ranks.
+    /// Of the local group's own communicator.
+    local_context: ContextId,
+    /// The remote group, in the order of its ranks.
     remote: Vec<ProcessName>,
-    /// Keeps those that were not known before, until a communicator does.
-    held: universe::Held,
+    /// Keeps those that were not known before connected, until a communicator does.
+    new: ForeignMembers,
 }
 
-/// Makes an intercommunicator between `comm`'s group and another one, whose root `talk` reaches.
-/// Collective over both, and blocks as [`introduce`] does. `outside`: processes of other hosts can
-/// connect.
+/// Makes an intercommunicator between `comm`'s group and another one, with whose root `exchange`
+/// exchanges bytes. Collective over both, and blocks as [`establish_communication`] does.
+/// `other_hosts`: processes of other hosts can connect.
 ///
-/// Errors: as for [`introduce`]; Comm if a process is in both groups.
-pub(crate) fn intercomm_by(
+/// Errors: as for [`establish_communication`]; Comm if a process is in both groups.
+pub(crate) fn make_intercomm(
     comm: &Arc<Comm>,
     root: u32,
-    talk: &Talk<'_>,
-    outside: bool,
-    with: With,
+    exchange: &RootExchange<'_>,
+    other_hosts: bool,
+    relation: Relation,
 ) -> Result<Arc<Comm>> {
-    universe::release_unused();
+    foreign::release_unused();
     let agreement = Agreement::of_all(comm)?;
-    let meeting = meet(&agreement, root, talk, outside, with)?;
-    let remote = Group::new(universe::processes(&meeting.remote)?, process().me);
-    let group = comm.group.clone();
-    let new = comm.inter(meeting.context, meeting.local, group, remote);
-    drop(meeting.held);
-    Ok(Arc::new(new))
+    let established = establish(&agreement, root, exchange, other_hosts, relation)?;
+    let remote = Group::new(foreign::processes(&established.remote)?, process().me);
+    let local = comm.group.clone();
+    let (context, local_context) = (established.context, established.local_context);
+    let intercomm = comm.inter(context, local_context, local, remote);
+    drop(established.new);
+    Ok(Arc::new(intercomm))
 }
 
 /// Makes the members of two groups known to each other. Collective over both; `root` is the rank of
-/// this side's root, whose `talk` reaches the other side's. Blocks until all members of both groups
-/// can connect to each other. The result keeps those that were not known until it is dropped.
+/// the local root, whose `exchange` reaches the remote one. Blocks until all members of both groups
+/// can connect to each other. The result keeps those connected that were not known before, until
+/// it is dropped.
 ///
 /// Errors: the root's, which all members get; a member cannot open its connections.
-pub(crate) fn introduce(
+pub(crate) fn establish_communication(
     agreement: &Agreement<'_>,
     root: u32,
-    talk: &Talk<'_>,
-    outside: bool,
-) -> Result<universe::Held> {
-    meet(agreement, root, talk, outside, With::Introduced).map(|meeting| meeting.held)
+    exchange: &RootExchange<'_>,
+    other_hosts: bool,
+) -> Result<ForeignMembers> {
+    let established = establish(agreement, root, exchange, other_hosts, Relation::PeerComm)?;
+    Ok(established.new)
 }
 
-/// As [`introduce`], and agrees on the contexts of an intercommunicator.
-fn meet(
+/// As [`establish_communication`], and agrees on the contexts of an intercommunicator.
+fn establish(
     agreement: &Agreement<'_>,
     root: u32,
-    talk: &Talk<'_>,
-    outside: bool,
-    with: With,
-) -> Result<Meeting> {
-    // The answer comes while the group gathers.
-    let is_root = agreement.rank() == root;
-    let asked = is_root.then(|| ask_contact(with)).flatten();
-    let mut own = Vec::new();
-    put_framed(&mut own, &member_bytes(agreement.rank(), outside));
-    let gathered = agreement.gather(root, own)?;
-    let mut message = Vec::new();
-    if agreement.rank() == root {
-        let mine = side_bytes(&gathered, root);
-        if let (Err(e), With::Parents) = (&mine, with) {
-            // Who has started this job learns why it does not come about.
-            let _ = talk(with_contact(
-                "",
-                [&VERSION.to_le_bytes()[..], &refusal(e)].concat(),
-            ));
-        }
-        message = match mine.and_then(|mine| exchange(mine, talk, with, asked)) {
-            Ok([mine, theirs]) => {
-                let mut both = vec![0];
-                for side in [mine, theirs] {
-                    put_framed(&mut both, &with_key_hidden(agreement, side));
-                }
-                both
-            }
-            Err(e) => refusal(&e),
-        };
-    }
-    let message = agreement.broadcast(root, message)?;
-    let mut reader = Reader(accepted(&message)?);
-    let mut sides = Vec::new();
-    for _ in 0..2 {
-        let side = with_key_hidden(agreement, reader.framed()?.to_vec());
-        sides.push(Side::parse(&side)?);
-    }
-    let [mine, theirs] = &sides[..] else {
-        return Err(crate::comm::agree::malformed());
-    };
-    check_disjoint(mine, theirs, with)?;
-    let mut held = universe::Held::default();
-    let added = add_members(mine, theirs, agreement.rank(), &mut held);
-    universe::show_known_jobs(false);
-    let partners = Partners::new(mine, theirs, agreement.rank(), with, &held);
-    let mut sharing = Sharing::new(mine, theirs, agreement.rank(), &held);
-    // All members of both groups must know the new key before one of them connects, and how to
-    // open the memory that they share.
-    let ready = tell_all(agreement, root, talk, &sharing.offer())?;
-    if sharing.is_possible || partners.any {
-        partners.begin_to_connect();
-        sharing.open(&ready);
-        partners.await_connections();
-        // Only those that all have opened the memory are reached by it, and all are connected.
-        let opened = tell_all(agreement, root, talk, &sharing.result())?;
-        sharing.finish(&opened);
-        partners.watch();
-    }
+    exchange: &RootExchange<'_>,
+    other_hosts: bool,
+    relation: Relation,
+) -> Result<Established> {
+    let groups = exchange_group_info(agreement, root, exchange, other_hosts, relation)?;
+    let [local, remote] = &groups;
+    check_disjoint(local, remote, relation)?;
+    let mut new = ForeignMembers::default();
+    let added = add_members(local, remote, agreement.rank(), &mut new);
+    foreign::show_known_jobs(false);
+    let partners = Partners::new(local, remote, agreement.rank(), relation, &new);
+    let sharing = Sharing::new(local, remote, agreement.rank(), &new);
+    connect(agreement, root, exchange, partners, sharing)?;
     added?;
-    Ok(Meeting {
-        context: mine.context.min(theirs.context),
-        local: mine.local,
-        remote: theirs.members.iter().map(|m| m.name).collect(),
-        held,
+    Ok(Established {
+        context: local.context.min(remote.context),
+        local_context: local.local_context,
+        remote: remote.members.iter().map(|m| m.name).collect(),
+        new,
     })
 }
 
-/// A process in both groups could not tell its two sides' messages apart: the groups of an
-/// intercommunicator are disjoint (MPI 5.0 §7.6). All members of both groups find the same.
-fn check_disjoint(mine: &Side, theirs: &Side, with: With) -> Result<()> {
-    if !is_apart(with) {
+/// What all members get to know of both groups, the local one first. Collective over both.
+fn exchange_group_info(
+    agreement: &Agreement<'_>,
+    root: u32,
+    exchange: &RootExchange<'_>,
+    other_hosts: bool,
+    relation: Relation,
+) -> Result<[GroupInfo; 2]> {
+    let is_root = agreement.rank() == root;
+    // The launcher answers while the group gathers.
+    let asked = is_root.then(|| ask_contact(relation)).flatten();
+    let mut own = Vec::new();
+    put_framed(&mut own, &encode_member(agreement.rank(), other_hosts));
+    let gathered = agreement.gather(root, own)?;
+    let mut message = Vec::new();
+    if is_root {
+        let local = encode_group(&gathered, root);
+        if let (Err(e), Relation::Parents) = (&local, relation) {
+            // Who has started this job learns why it does not come about.
+            let error = [&VERSION.to_le_bytes()[..], &encode_error(e)].concat();
+            let _ = exchange(with_contact("", error));
+        }
+        message = match local.and_then(|local| exchange_first(local, exchange, relation, asked)) {
+            Ok(groups) => {
+                let mut both = vec![NO_ERROR];
+                for group in groups {
+                    put_framed(&mut both, &with_key_hidden(agreement, group));
+                }
+                both
+            }
+            Err(e) => encode_error(&e),
+        };
+    }
+    let message = agreement.broadcast(root, message)?;
+    let mut reader = Reader(payload_or_error(&message)?);
+    let mut next = || -> Result<GroupInfo> {
+        GroupInfo::parse(&with_key_hidden(agreement, reader.framed()?.to_vec()))
+    };
+    Ok([next()?, next()?])
+}
+
+/// Waits until the members of both groups can connect, have opened the memory that they share, and
+/// are connected to their partners. Collective over both.
+fn connect(
+    agreement: &Agreement<'_>,
+    root: u32,
+    exchange: &RootExchange<'_>,
+    partners: Partners,
+    mut sharing: Sharing,
+) -> Result<()> {
+    // All members of both groups must know the new key before one of them connects, and how to
+    // open the memory that they share.
+    let offers = allgather_both(agreement, root, exchange, &sharing.offer())?;
+    if sharing.is_possible || partners.any {
+        partners.begin_to_connect();
+        sharing.open(&offers);
+        partners.await_connections();
+        // Only those that all have opened the memory are reached by it, and all are connected.
+        let opened = allgather_both(agreement, root, exchange, &sharing.result())?;
+        sharing.finish(&opened);
+        partners.watch();
+    }
+    Ok(())
+}
+
+/// A process in both groups could not tell their messages apart: the groups of an intercommunicator
+/// are disjoint (MPI 5.0 §7.6). All members of both groups find the same.
+fn check_disjoint(local: &GroupInfo, remote: &GroupInfo, relation: Relation) -> Result<()> {
+    if !are_started_apart(relation) {
         return Ok(());
     }
-    let names: HashSet<ProcessName> = mine.members.iter().map(|m| m.name).collect();
-    match theirs.members.iter().find(|m| names.contains(&m.name)) {
+    let names: HashSet<ProcessName> = local.members.iter().map(|m| m.name).collect();
+    match remote.members.iter().find(|m| names.contains(&m.name)) {
         None => Ok(()),
         Some(both) => Err(err!(
             Comm,
@@ -201,66 +229,73 @@ fn check_disjoint(mine: &Side, theirs: &Side, with: With) -> Result<()> {
     }
 }
 
-/// What the roots say first: this one's for the other one's. Their launchers get to know each
-/// other.
-fn exchange(
-    mine: Vec<u8>,
-    talk: &Talk<'_>,
-    with: With,
+/// The first exchange of the roots: what each says of its group, the local one first. Their
+/// launchers get to know each other.
+fn exchange_first(
+    local: Vec<u8>,
+    exchange: &RootExchange<'_>,
+    relation: Relation,
     asked: Option<NameSocket>,
 ) -> Result<[Vec<u8>; 2]> {
-    let contact = contact(with, asked);
+    let contact = contact(relation, asked);
     // Who comes to a port, or who is started, is not known yet: it may be anyone.
-    universe::show_known_jobs(!matches!(with, With::Introduced | With::Known));
-    let said = talk(with_contact(&contact, mine.clone()));
-    universe::show_known_jobs(false);
-    let (theirs, their_contact) = without_contact(said?)?;
-    if !contact.is_empty() && !their_contact.is_empty() {
-        tell_launcher(their_contact);
+    let awaits_unknown = !matches!(relation, Relation::PeerComm | Relation::KnownJob);
+    foreign::show_known_jobs(awaits_unknown);
+    let received = exchange(with_contact(&contact, local.clone()));
+    foreign::show_known_jobs(false);
+    let (remote, remote_contact) = without_contact(received?)?;
+    if !contact.is_empty() && !remote_contact.is_empty() {
+        tell_launcher(remote_contact);
     }
-    Ok([mine, theirs])
+    Ok([local, remote])
 }
 
-/// What all members of both groups tell: of each side, by rank. Collective over both.
-fn tell_all(
+/// Gathers `own` of each member of both groups to all of them: by rank, the local group first.
+/// Collective over both.
+fn allgather_both(
     agreement: &Agreement<'_>,
     root: u32,
-    talk: &Talk<'_>,
-    mine: &[u8],
+    exchange: &RootExchange<'_>,
+    own: &[u8],
 ) -> Result<[Vec<Vec<u8>>; 2]> {
-    let mut own = Vec::new();
-    put_u64(&mut own, u64::from(agreement.rank()));
-    put_framed(&mut own, mine);
-    let gathered = agreement.gather(root, own)?;
+    let mut with_rank = Vec::new();
+    put_u64(&mut with_rank, u64::from(agreement.rank()));
+    put_framed(&mut with_rank, own);
+    let local = agreement.gather(root, with_rank)?;
     let mut both = Vec::new();
     if agreement.rank() == root {
-        match talk(gathered.clone()) {
-            Ok(theirs) => {
-                both.push(0);
-                put_framed(&mut both, &gathered);
-                put_framed(&mut both, &theirs);
+        match exchange(local.clone()) {
+            Ok(remote) => {
+                both.push(NO_ERROR);
+                put_framed(&mut both, &local);
+                put_framed(&mut both, &remote);
             }
-            Err(e) => both = refusal(&e),
+            Err(e) => both = encode_error(&e),
         }
     }
     let both = agreement.broadcast(root, both)?;
-    let mut reader = Reader(accepted(&both)?);
-    let read = |bytes: &[u8]| -> Result<Vec<Vec<u8>>> {
+    let mut reader = Reader(payload_or_error(&both)?);
+    let by_rank = |bytes: &[u8]| -> Result<Vec<Vec<u8>>> {
         let (mut reader, mut all) = (Reader(bytes), Vec::new());
         while !reader.is_empty() {
             all.push((reader.u64()?, reader.framed()?.to_vec()));
         }
         all.sort_by_key(|(rank, _)| *rank);
-        Ok(all.into_iter().map(|(_, said)| said).collect())
+        Ok(all.into_iter().map(|(_, bytes)| bytes).collect())
     };
-    Ok([read(reader.framed()?)?, read(reader.framed()?)?])
+    Ok([by_rank(reader.framed()?)?, by_rank(reader.framed()?)?])
 }
 
-/// Makes the members of the other group known, those that are not yet.
-fn add_members(mine: &Side, theirs: &Side, rank: u32, held: &mut universe::Held) -> Result<()> {
-    let first = mine.link < theirs.link;
-    let offer = if first { mine } else { theirs };
-    // The sides number their members apart.
+/// Makes the members of the remote group known, those that are not yet, and puts them into `new`.
+fn add_members(
+    local: &GroupInfo,
+    remote: &GroupInfo,
+    rank: u32,
+    new: &mut ForeignMembers,
+) -> Result<()> {
+    let first = local.link < remote.link;
+    let offer = if first { local } else { remote };
+    // The groups number their members apart.
     let number = |first: bool, rank: u32| u32::from(!first) << 31 | rank;
     let id = offer.link;
     device::device().add_link(&Link {
@@ -268,11 +303,11 @@ fn add_members(mine: &Side, theirs: &Side, rank: u32, held: &mut universe::Held)
         wire: id,
         key: offer.key,
         number: number(first, rank),
-        encrypt: mine.encrypt || theirs.encrypt,
+        encrypt: local.encrypt || remote.encrypt,
         is_port: false,
     });
     let mut added = Ok(());
-    for (rank, member) in (0u32..).zip(&theirs.members) {
+    for (rank, member) in (0u32..).zip(&remote.members) {
         let process = ForeignProcess {
             link: id,
             number: number(!first, rank),
@@ -280,10 +315,10 @@ fn add_members(mine: &Side, theirs: &Side, rank: u32, held: &mut universe::Held)
             same_host: member.host == host_number(),
             host: member.host_name.clone(),
         };
-        let known = universe::add(member.name, process, held);
+        let known = foreign::add(member.name, process, new);
         added = added.and(known);
     }
-    universe::drop_link_if_unused(id);
+    foreign::drop_link_if_unused(id);
     added
 }
 
@@ -301,10 +336,10 @@ fn host_number() -> u64 {
     })
 }
 
-/// Opens this process's connections and returns its business card. `outside`: other hosts can
+/// Opens this process's connections and returns its business card. `other_hosts`: other hosts can
 /// connect, too.
-fn open_connections(outside: bool) -> Result<Vec<u8>> {
-    universe::activate();
-    let opened = device::device().open_connections(&process().rank_info, outside);
+fn open_connections(other_hosts: bool) -> Result<Vec<u8>> {
+    foreign::activate();
+    let opened = device::device().open_connections(&process().rank_info, other_hosts);
     opened.map_err(|e| err!(Other, "processes of other jobs cannot be reached: {e}"))
 }

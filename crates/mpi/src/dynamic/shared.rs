@@ -1,11 +1,11 @@
 //! Memory that processes of several jobs on one host share.
 //!
-//! When two groups meet, those of their members that are on one host get a segment together. The
-//! first of them makes it, and the others open it through the first one's descriptor
-//! (/proc/PID/fd), which the kernel allows processes of the same user alone. Processes that knew
-//! each other before keep the way that their messages go.
+//! When two groups establish communication, those of their members that are on one host get a
+//! segment together. The first of them makes it, and the others open it through the first one's
+//! descriptor (/proc/PID/fd), which the kernel allows processes of the same user alone. Processes
+//! that knew each other before keep the way that their messages go.
 
-use super::{Side, host_number, universe};
+use super::{ForeignMembers, GroupInfo, foreign, host_number};
 use crate::ProcId;
 use crate::device::{self, SharedSegment};
 use crate::process::process;
@@ -35,7 +35,7 @@ pub(super) fn memory_number() -> u64 {
     })
 }
 
-/// This process's part in sharing memory between two groups that meet.
+/// This process's part in sharing memory between two groups.
 pub(super) struct Sharing {
     /// There are members of both groups that share memory: both sides agree on it then.
     pub is_possible: bool,
@@ -45,7 +45,7 @@ pub(super) struct Sharing {
     /// Their process numbers here.
     processes: Vec<ProcId>,
     /// Of those, the ones that this process has not known before.
-    new: Vec<ProcId>,
+    new_processes: Vec<ProcId>,
     me: usize,
     /// The segment, at the first of them.
     made: Option<Segment>,
@@ -53,38 +53,39 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    pub fn new(mine: &Side, theirs: &Side, rank: u32, held: &universe::Held) -> Sharing {
-        let shares = |side: &Side, memory: u64| side.members.iter().any(|m| m.memory == memory);
-        let is_possible = mine
+    pub fn new(local: &GroupInfo, remote: &GroupInfo, rank: u32, new: &ForeignMembers) -> Sharing {
+        let shares =
+            |side: &GroupInfo, memory: u64| side.members.iter().any(|m| m.memory == memory);
+        let is_possible = local
             .members
             .iter()
-            .any(|m| m.memory != 0 && shares(theirs, m.memory));
-        let memory = mine.members.get(rank as usize).map_or(0, |m| m.memory);
+            .any(|m| m.memory != 0 && shares(remote, m.memory));
+        let memory = local.members.get(rank as usize).map_or(0, |m| m.memory);
         let mut sharing = Sharing {
             is_possible,
             members: Vec::new(),
             processes: Vec::new(),
-            new: Vec::new(),
+            new_processes: Vec::new(),
             me: 0,
             made: None,
             opened: None,
         };
         // Without a process that is new to it, nothing is to be shared; the others have none, too.
-        if memory == 0 || !shares(theirs, memory) {
+        if memory == 0 || !shares(remote, memory) {
             return sharing;
         }
         // Both sides put them in the same order.
-        let sides = if mine.link < theirs.link {
-            [(0, mine), (1, theirs)]
+        let sides = if local.link < remote.link {
+            [(0, local), (1, remote)]
         } else {
-            [(1, theirs), (0, mine)]
+            [(1, remote), (0, local)]
         };
         for (side, of) in sides {
             for (at, member) in of.members.iter().enumerate() {
                 if member.memory != memory {
                     continue;
                 }
-                let Some(process) = universe::process_named(member.name) else {
+                let Some(process) = foreign::process_named(member.name) else {
                     return sharing;
                 };
                 if (side, at) == (0, rank as usize) {
@@ -92,8 +93,8 @@ impl Sharing {
                 }
                 sharing.members.push((side, at, member.pid));
                 sharing.processes.push(process);
-                if side == 1 && held.has(process) {
-                    sharing.new.push(process);
+                if side == 1 && new.contains(process) {
+                    sharing.new_processes.push(process);
                 }
             }
         }
@@ -147,7 +148,7 @@ impl Sharing {
         };
         let both = self.members.iter().zip(&self.processes);
         let reached: Vec<ProcId> = both
-            .filter(|(member, process)| has(member) && self.new.contains(process))
+            .filter(|(member, process)| has(member) && self.new_processes.contains(process))
             .map(|(_, process)| *process)
             .collect();
         device::device().reach_by(&opened, &reached);

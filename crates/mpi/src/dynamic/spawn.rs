@@ -2,9 +2,9 @@
 //!
 //! The root opens a port, and has a launcher started for the new processes: mpiexec once more, a
 //! child of the root's mpiexec, or on its own where the root has none. The new processes are a job
-//! of their own. In MPI_Init they connect to the port, and both groups have met.
+//! of their own. In MPI_Init they connect to the port.
 
-use super::{port, universe};
+use super::{foreign, port};
 use crate::comm::Comm;
 use crate::comm::agree::{Agreement, Reader, put_u64};
 use crate::device::{self, Device};
@@ -58,70 +58,112 @@ fn launchers() -> MutexGuard<'static, Option<HashMap<u64, Launcher>>> {
 /// Errors, in the outcome: Spawn if they cannot be started or end before MPI_Init; InfoValue or Arg
 /// for bad arguments.
 pub fn spawn(programs: Result<Vec<Program>>, comm: &Arc<Comm>, root: u32) -> Outcome {
-    let asked = programs
-        .as_ref()
-        .map_or(Vec::new(), |p| p.iter().map(|p| p.maxprocs).collect());
-    let socket = RefCell::new(None);
+    start_and_connect(programs, comm, root).unwrap_or_else(|e| Outcome {
+        comm: Err(e),
+        started: Vec::new(),
+    })
+}
+
+/// As [`spawn`].
+///
+/// Errors: those of agreements among `comm`.
+fn start_and_connect(
+    programs: Result<Vec<Program>>,
+    comm: &Arc<Comm>,
+    root: u32,
+) -> Result<Outcome> {
+    let maxprocs: Vec<u32> = match &programs {
+        Ok(programs) => programs.iter().map(|p| p.maxprocs).collect(),
+        Err(_) => Vec::new(),
+    };
     let order = programs.and_then(|programs| order_of(&programs));
-    let (mut counts, mut outside) = (Vec::new(), false);
-    if let Ok(order) = &order {
-        let elsewhere = |p: &SpawnProgram| !p.hosts.is_empty() || !p.host_file.is_empty();
-        let launcher = process().client();
-        outside = order.programs.iter().any(elsewhere)
-            || launcher.is_some_and(|client| client.is_other_launcher());
-        counts.extend(order.programs.iter().map(|p| p.count));
-    }
-    let outside = match all_know(comm, root, outside) {
-        Ok(outside) => outside,
-        Err(e) => {
-            return Outcome {
-                comm: Err(e),
-                started: Vec::new(),
-            };
-        }
+    let counts: Vec<u32> = match &order {
+        Ok(order) => order.programs.iter().map(|p| p.count).collect(),
+        Err(_) => Vec::new(),
     };
-    let order = RefCell::new(order);
-    let name = RefCell::new(None);
-    let start = || -> Result<u64> {
-        let mut order = std::mem::replace(
-            &mut *order.borrow_mut(),
-            Err(err!(Intern, "the processes have been ordered already")),
-        )?;
+    let other_hosts = order.as_ref().is_ok_and(may_use_other_hosts);
+    let other_hosts = broadcast_flag(comm, root, other_hosts)?;
+    let spawning = Spawning {
+        order: RefCell::new(order),
+        port: RefCell::new(None),
+        launcher: RefCell::new(None),
+    };
+    let intercomm = port::accept_started(
+        comm,
+        root,
+        &|| spawning.start(other_hosts),
+        &|_: &mut Device| spawning.failure(),
+        // Without a launcher of Ferry's, the connection tells of their death.
+        &|| spawning.launcher.borrow().is_none(),
+        other_hosts,
+    );
+    spawning.end(&intercomm);
+    let started = broadcast_started(comm, root, &maxprocs, &counts, intercomm.is_ok())?;
+    Ok(Outcome {
+        comm: intercomm,
+        started,
+    })
+}
+
+/// May these programs run on other hosts than the root's?
+fn may_use_other_hosts(order: &SpawnOrder) -> bool {
+    let names_hosts = |p: &SpawnProgram| !p.hosts.is_empty() || !p.host_file.is_empty();
+    let launcher = process().client();
+    order.programs.iter().any(names_hosts)
+        || launcher.is_some_and(|client| client.is_other_launcher())
+}
+
+/// A spawn that goes on, as the root sees it.
+struct Spawning {
+    /// What is to be started, until it has been ordered.
+    order: RefCell<Result<SpawnOrder>>,
+    /// The name of the port to which the new processes connect.
+    port: RefCell<Option<String>>,
+    /// To their launcher. `None`: it is not started yet, or is another MPI's.
+    launcher: RefCell<Option<SpawnSocket>>,
+}
+
+impl Spawning {
+    /// Opens the port, and has a launcher started. Returns the port's number.
+    fn start(&self, other_hosts: bool) -> Result<u64> {
+        let mut order = self
+            .order
+            .replace(Err(err!(Intern, "the processes have been ordered already")))?;
         order.programs.retain(|p| p.count > 0);
-        order.port = port::open(outside)?;
-        *name.borrow_mut() = Some(order.port.clone());
-        *socket.borrow_mut() = start_launcher(&order)?;
+        order.port = port::open(other_hosts)?;
+        self.port.replace(Some(order.port.clone()));
+        self.launcher.replace(start_launcher(&order)?);
         port::own_port(&order.port)
-    };
-    let ended = |_: &mut Device| -> Option<Error> {
-        match socket.borrow_mut().as_mut()?.news() {
+    }
+
+    /// Why the new processes will not connect, once the launcher has said so.
+    fn failure(&self) -> Option<Error> {
+        match self.launcher.borrow_mut().as_mut()?.news() {
             SpawnNews::Nothing => None,
             SpawnNews::Failed(why) => Some(err!(Spawn, "{why}")),
-            SpawnNews::Ended => Some(err!(Spawn, "all of them have ended")),
+            SpawnNews::Ended => Some(err!(
+                Spawn,
+                "all processes that were started have ended before MPI_Init"
+            )),
         }
-    };
-    // Without a launcher of Ferry's, the connection tells of their death.
-    let stays = || socket.borrow().is_none();
-    let met = port::accept_started(comm, root, &start, &ended, &stays, outside);
-    if let Some(name) = name.take() {
-        let _ = port::close(&name);
     }
-    let socket = socket.take();
-    if let (Some(socket), Err(_)) = (&socket, &met) {
-        device::device().unwatch(socket.as_fd());
-    }
-    if let (Some(mut socket), Ok(met)) = (socket, &met) {
-        socket.connected();
-        let job = universe::name_of(met.peer(0)).job;
-        watch_job(job, socket);
-    }
-    let told = tell(comm, root, &asked, &counts, met.is_ok());
-    match told {
-        Ok(started) => Outcome { comm: met, started },
-        Err(e) => Outcome {
-            comm: Err(e),
-            started: Vec::new(),
-        },
+
+    /// Closes the port. The launcher is watched from now on if there is an intercommunicator.
+    fn end(self, intercomm: &Result<Arc<Comm>>) {
+        if let Some(port) = self.port.take() {
+            let _ = port::close(&port);
+        }
+        let Some(mut launcher) = self.launcher.take() else {
+            return;
+        };
+        match intercomm {
+            Ok(intercomm) => {
+                launcher.connected();
+                let job = foreign::name_of(intercomm.peer(0)).job;
+                watch_job(job, launcher);
+            }
+            Err(_) => device::device().unwatch(launcher.as_fd()),
+        }
     }
 }
 
@@ -157,40 +199,41 @@ fn watch_job(job: u64, socket: SpawnSocket) {
             all.remove(&job);
         }
         drop(launchers);
-        universe::fail_job(d, job, &how);
+        foreign::fail_job(d, job, &how);
         true
     };
     device::device().add_background(Arc::new(Mutex::new(look)));
 }
 
-/// Tells all members whether the processes may be on other hosts.
-fn all_know(comm: &Arc<Comm>, root: u32, outside: bool) -> Result<bool> {
-    let told = Agreement::of_all(comm)?.broadcast(root, vec![u8::from(outside)])?;
-    Ok(told.first() == Some(&1))
+/// Broadcasts the root's flag to all members.
+fn broadcast_flag(comm: &Arc<Comm>, root: u32, flag: bool) -> Result<bool> {
+    let bytes = Agreement::of_all(comm)?.broadcast(root, vec![u8::from(flag)])?;
+    Ok(bytes.first() == Some(&1))
 }
 
-/// Tells all members which processes have been started.
-fn tell(
+/// Tells all members of each process that was asked for whether it has been started. At the root,
+/// `maxprocs` and `counts` have for each program how many were asked for and how many ordered.
+fn broadcast_started(
     comm: &Arc<Comm>,
     root: u32,
-    asked: &[u32],
+    maxprocs: &[u32],
     counts: &[u32],
-    met: bool,
+    have_connected: bool,
 ) -> Result<Vec<bool>> {
     let agreement = Agreement::of_all(comm)?;
     let mut bytes = Vec::new();
     if agreement.rank() == root {
-        for (at, &asked) in asked.iter().enumerate() {
-            put_u64(&mut bytes, asked.into());
-            let count = counts.get(at).copied().filter(|_| met);
+        for (at, &maxprocs) in maxprocs.iter().enumerate() {
+            put_u64(&mut bytes, maxprocs.into());
+            let count = counts.get(at).copied().filter(|_| have_connected);
             put_u64(&mut bytes, count.unwrap_or(0).into());
         }
     }
     let bytes = agreement.broadcast(root, bytes)?;
     let (mut reader, mut started) = (Reader(&bytes), Vec::new());
     while !reader.is_empty() {
-        let (asked, count) = (reader.u64()?, reader.u64()?);
-        started.extend((0..asked).map(|n| n < count));
+        let (maxprocs, count) = (reader.u64()?, reader.u64()?);
+        started.extend((0..maxprocs).map(|n| n < count));
     }
     Ok(started)
 }
@@ -207,25 +250,19 @@ fn order_of(programs: &[Program]) -> Result<SpawnOrder> {
             let value = keys.iter().find_map(|key| info.value(key.as_bytes()))?;
             Some(value.into_vec())
         };
-        let variables = value(&["env"]).unwrap_or_default();
-        let lines = variables.split(|&b| b == b'\n');
-        let variables: Vec<Vec<u8>> = lines
-            .filter(|line| !line.is_empty())
-            .map(<[u8]>::to_vec)
-            .collect();
-        if let Some(line) = variables.iter().find(|line| !line.contains(&b'=')) {
-            return Err(err!(
-                InfoValue,
-                "env is {:?}: NAME=VALUE is wanted on each line",
-                String::from_utf8_lossy(line)
-            ));
-        }
-        let count = match value(&["soft"]) {
+        let variables = variables_of(&value(&["env"]).unwrap_or_default())?;
+        let soft = value(&["soft"]).map(|soft| String::from_utf8_lossy(&soft).into_owned());
+        let count = match &soft {
             None => program.maxprocs,
-            Some(soft) => soft_count(&String::from_utf8_lossy(&soft), program.maxprocs)?,
+            Some(soft) => soft_count(soft, program.maxprocs)?,
         };
         if count == 0 && programs.len() == 1 {
-            return Err(err!(Spawn, "no process is to be started"));
+            let soft = soft.unwrap_or_else(|| "not given".into());
+            return Err(err!(
+                Spawn,
+                "no process is to be started: maxprocs is {}, soft is {soft}",
+                program.maxprocs
+            ));
         }
         order.programs.push(SpawnProgram {
             command: program.command.clone(),
@@ -241,6 +278,20 @@ fn order_of(programs: &[Program]) -> Result<SpawnOrder> {
         });
     }
     Ok(order)
+}
+
+/// The variables of an info's "env": NAME=VALUE, one a line.
+fn variables_of(env: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let lines = env.split(|&b| b == b'\n').filter(|line| !line.is_empty());
+    let variables: Vec<Vec<u8>> = lines.map(<[u8]>::to_vec).collect();
+    match variables.iter().find(|line| !line.contains(&b'=')) {
+        None => Ok(variables),
+        Some(line) => Err(err!(
+            InfoValue,
+            "env is {:?}: NAME=VALUE is wanted on each line",
+            String::from_utf8_lossy(line)
+        )),
+    }
 }
 
 /// The largest number of processes that "soft" allows, at most `maxprocs`: a list of numbers and
@@ -316,7 +367,7 @@ pub(super) fn release_independent() {
     let mut independent = Vec::new();
     if let Some(launchers) = launchers().as_mut() {
         let jobs = launchers.keys().copied();
-        let jobs: Vec<u64> = jobs.filter(|&job| !universe::knows_job(job)).collect();
+        let jobs: Vec<u64> = jobs.filter(|&job| !foreign::knows_job(job)).collect();
         independent.extend(jobs.iter().filter_map(|job| launchers.remove(job)));
     }
     for Launcher { socket, released } in independent {
@@ -351,13 +402,13 @@ pub(crate) fn connect_to_parent() -> Result<()> {
     if process.rank_info.parent.is_empty() {
         return Ok(());
     }
-    let met = port::connect_started(&process.rank_info.parent, &process.world);
+    let connected = port::connect_started(&process.rank_info.parent, &process.world);
     let is_others = process.client().is_some_and(|c| c.is_other_launcher());
-    let comm = match met {
+    let comm = match connected {
         Err(e) if e.kind() == Kind::Spawn && is_others => {
             process.leave();
         }
-        met => met?,
+        connected => connected?,
     };
     comm.rename(b"MPI_COMM_PARENT");
     *parent_slot() = Some(comm);

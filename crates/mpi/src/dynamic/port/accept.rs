@@ -1,7 +1,7 @@
 //! The side that accepts at a port (MPI 5.0 §11.9.2): its root exchanges bytes with the root that
 //! connects.
 
-use super::super::{With, intercomm_by, universe};
+use super::super::{Relation, foreign, make_intercomm};
 use super::{Limit, TAG_FIRST, TAG_NEXT, context_of, own_port, waiting_for};
 use crate::comm::Comm;
 use crate::comm::agree::{receive_found, send};
@@ -22,20 +22,22 @@ pub fn accept(
     root: u32,
     timeout: Result<Option<Duration>>,
 ) -> Result<Arc<Comm>> {
-    let limit = Limit::new(*timeout.as_ref().unwrap_or(&None));
+    let seconds = timeout.as_ref().ok().copied().flatten();
+    let limit = Limit::new(seconds);
+    let seconds = seconds.unwrap_or_default().as_secs_f64();
     let timed_out = |d: &mut Device| {
         let late = limit.is_over(d);
-        late.then(|| err!(Port, "nobody has connected within the timeout"))
+        late.then(|| err!(Port, "nobody has connected within {seconds} s, the timeout"))
     };
     let acceptor = Acceptor::new(comm, &timed_out);
-    let talk = |bytes| match acceptor.number.get() {
+    let exchange = |bytes| match acceptor.number.get() {
         None => {
             timeout.clone()?;
             acceptor.exchange_first(own_port(name)?, bytes)
         }
         Some(_) => acceptor.exchange_next(bytes),
     };
-    let intercomm = intercomm_by(comm, root, &talk, true, With::Anyone);
+    let intercomm = make_intercomm(comm, root, &exchange, true, Relation::AnyJob);
     match &intercomm {
         Ok(intercomm) => acceptor.keep_as_lifeline(intercomm),
         Err(_) => acceptor.disconnect(),
@@ -44,24 +46,24 @@ pub fn accept(
 }
 
 /// Waits for processes that `start` starts, at a port that it opens and whose number it returns.
-/// `ended` says why they will not come, once that is known. `stays`: the connection stays, to tell
-/// when they have died. Collective as [`accept`].
+/// `ended` says why they will not come, once that is known. `keeps_connection`: the
+/// connection stays, to tell when they have died. Collective as [`accept`].
 pub(in crate::dynamic) fn accept_started(
     comm: &Arc<Comm>,
     root: u32,
     start: &dyn Fn() -> Result<u64>,
     ended: &dyn Fn(&mut Device) -> Option<crate::Error>,
-    stays: &dyn Fn() -> bool,
-    outside: bool,
+    keeps_connection: &dyn Fn() -> bool,
+    other_hosts: bool,
 ) -> Result<Arc<Comm>> {
     let acceptor = Acceptor::new(comm, ended);
-    let talk = |bytes| match acceptor.number.get() {
+    let exchange = |bytes| match acceptor.number.get() {
         None => acceptor.exchange_first(start()?, bytes),
         Some(_) => acceptor.exchange_next(bytes),
     };
-    let intercomm = intercomm_by(comm, root, &talk, outside, With::Children);
+    let intercomm = make_intercomm(comm, root, &exchange, other_hosts, Relation::Children);
     match &intercomm {
-        Ok(intercomm) if stays() => acceptor.keep_as_lifeline(intercomm),
+        Ok(intercomm) if keeps_connection() => acceptor.keep_as_lifeline(intercomm),
         _ => acceptor.disconnect(),
     }
     intercomm
@@ -157,9 +159,9 @@ impl<'a> Acceptor<'a> {
 
     /// Keeps the connection as a lifeline: it breaks when the other job dies.
     fn keep_as_lifeline(&self, intercomm: &Comm) {
-        match (universe::job_of_others(intercomm), self.number.get()) {
+        match (foreign::job_of_others(intercomm), self.number.get()) {
             // No link of this number: that of the port stays.
-            (Some(job), Some(_)) => universe::add_lifeline(job, self.process.get(), 0),
+            (Some(job), Some(_)) => foreign::add_lifeline(job, self.process.get(), 0),
             _ => self.disconnect(),
         }
     }

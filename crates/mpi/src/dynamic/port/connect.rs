@@ -1,7 +1,7 @@
 //! The side that connects to a port (MPI 5.0 §11.9.2): its root exchanges bytes with the root that
 //! accepts.
 
-use super::super::{With, host_number, intercomm_by, universe};
+use super::super::{Relation, foreign, host_number, make_intercomm};
 use super::name::PortName;
 use super::{Limit, TAG_CLOSED, TAG_FIRST, TAG_NEXT, context_of, is_own, waiting_for};
 use crate::comm::Comm;
@@ -27,19 +27,19 @@ pub fn connect(
     let limit = timeout.map(Limit::new);
     let forever = limit.as_ref().is_ok_and(|limit| limit.is_none());
     // A job that sleeps until a time limit does not hang, even if nobody else can come.
-    let with = match PortName::parse(name) {
-        Ok(port) if port.is_known() && forever => With::Known,
-        _ => With::Anyone,
+    let relation = match PortName::parse(name) {
+        Ok(port) if port.is_known() && forever => Relation::KnownJob,
+        _ => Relation::AnyJob,
     };
-    connect_by(name, comm, root, true, limit, with)
+    connect_by(name, comm, root, true, limit, relation)
 }
 
 /// Connects to the port at which the process waits that has started this job.
 pub(in crate::dynamic) fn connect_started(name: &str, world: &Arc<Comm>) -> Result<Arc<Comm>> {
     // Where the parent or others are on another host, so are addresses of this job's.
-    let outside = !PortName::parse(name)?.is_here() || process().rank_info.nodes.len() > 1;
+    let other_hosts = !PortName::parse(name)?.is_here() || process().rank_info.nodes.len() > 1;
     let forever = Ok(Limit::new(None));
-    connect_by(name, world, 0, outside, forever, With::Parents)
+    connect_by(name, world, 0, other_hosts, forever, Relation::Parents)
 }
 
 /// Connects `comm`'s group to the port of this name. `limit`: until when it waits.
@@ -47,12 +47,12 @@ fn connect_by(
     name: &str,
     comm: &Arc<Comm>,
     root: u32,
-    outside: bool,
+    other_hosts: bool,
     limit: Result<Limit>,
-    with: With,
+    relation: Relation,
 ) -> Result<Arc<Comm>> {
     let connector: Cell<Option<Connector<'_>>> = Cell::new(None);
-    let talk = |bytes| {
+    let exchange = |bytes| {
         let (now, tag) = match connector.get() {
             None => (Connector::begin(name, comm)?, TAG_FIRST),
             Some(begun) => (begun, TAG_NEXT),
@@ -60,7 +60,7 @@ fn connect_by(
         connector.set(Some(now));
         now.exchange(tag, bytes, limit.as_ref().map_err(|e| e.clone())?)
     };
-    let intercomm = intercomm_by(comm, root, &talk, outside, with);
+    let intercomm = make_intercomm(comm, root, &exchange, other_hosts, relation);
     match (connector.get(), &intercomm) {
         (Some(begun), Ok(intercomm)) => begun.keep_as_lifeline(intercomm),
         (Some(begun), Err(_)) => begun.disconnect(),
@@ -93,7 +93,7 @@ impl<'a> Connector<'a> {
                 "this process has opened the port: it cannot be in both groups"
             ));
         }
-        let (link, number) = (universe::random(), universe::random() as u32 >> 1 | 1);
+        let (link, number) = (foreign::random(), foreign::random() as u32 >> 1 | 1);
         let mut d = device::device();
         d.add_link(&Link {
             id: link,
@@ -160,8 +160,8 @@ impl<'a> Connector<'a> {
 
     /// Keeps the connection as a lifeline: it breaks when the other job dies.
     fn keep_as_lifeline(&self, intercomm: &Comm) {
-        match universe::job_of_others(intercomm) {
-            Some(job) => universe::add_lifeline(job, self.process, self.link),
+        match foreign::job_of_others(intercomm) {
+            Some(job) => foreign::add_lifeline(job, self.process, self.link),
             None => self.disconnect(),
         }
     }

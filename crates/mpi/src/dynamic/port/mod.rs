@@ -17,7 +17,7 @@ pub(super) use accept::accept_started;
 pub use connect::connect;
 pub(super) use connect::connect_started;
 
-use super::{host_number, open_connections, universe};
+use super::{foreign, host_number, open_connections};
 use crate::comm::Comm;
 use crate::comm::agree::{receive_found, send};
 use crate::device::{self, ContextId, Device, Key, Link, Pattern, Tags, WaitingFor};
@@ -42,13 +42,14 @@ fn ports() -> MutexGuard<'static, Option<HashSet<u64>>> {
     PORTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Opens a port (MPI_Open_port). `outside`: processes of other hosts can connect. Returns its name.
+/// Opens a port (MPI_Open_port), and returns its name. `other_hosts`: processes of other hosts can
+/// connect.
 ///
 /// Errors: this process cannot be connected to.
-pub fn open(outside: bool) -> Result<String> {
-    let card = open_connections(outside)?;
+pub fn open(other_hosts: bool) -> Result<String> {
+    let card = open_connections(other_hosts)?;
     let key = ferry_job::new_key().map_err(|e| err!(Port, "no ticket can be made: {e}"))?;
-    let id = universe::random();
+    let id = foreign::random();
     device::device().add_link(&Link {
         id,
         wire: id,
@@ -115,8 +116,8 @@ fn close_port(id: u64) {
     }
     let mut d = device::device();
     for process in d.processes_of(id) {
-        // One that has met a group here stays connected.
-        if !universe::is_lifeline(process) {
+        // One by which a group has connected here stays.
+        if !foreign::is_lifeline(process) {
             d.remove_foreign(process);
         }
     }

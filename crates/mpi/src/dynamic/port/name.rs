@@ -1,7 +1,7 @@
 //! The names of ports.
 
 use super::super::base64::{from_base64, to_base64};
-use super::super::{host_number, universe};
+use super::super::{foreign, host_number};
 use crate::process::process;
 use crate::{Result, err};
 
@@ -61,7 +61,7 @@ impl PortName {
     /// Is its process one of this job, or of one that this process knows?
     pub(super) fn is_known(&self) -> bool {
         let own = process().rank_info.job;
-        own != 0 && self.job == own || universe::knows_job(self.job)
+        own != 0 && self.job == own || foreign::knows_job(self.job)
     }
 
     /// Is its process on this host?

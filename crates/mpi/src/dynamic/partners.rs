@@ -3,18 +3,18 @@
 //! Messages to them may go through shared memory, which tells nothing of a death. So each process
 //! keeps a connection to one process of each such job, its *partner*: a job dies as a whole, and
 //! its connections break then. It hears of it whatever the other processes of its own job do. The
-//! root of a meeting needs no partner: the connection by the port stays
-//! ([`universe::add_lifeline`]), or a socket to the job's launcher. Nor do processes that others
-//! have started: their launcher ends them.
+//! roots need no partner: the connection by the port stays ([`foreign::add_lifeline`]), or a
+//! socket to the job's launcher. Nor do processes that others have started: their launcher ends
+//! them.
 
-use super::{Side, With, universe};
+use super::{ForeignMembers, GroupInfo, Relation, foreign};
 use crate::ProcId;
 use crate::device::{self, Device, WaitingFor};
 use std::collections::BTreeMap;
 
-/// The partners that this process gets by a meeting.
+/// The partners that this process gets when two groups establish communication.
 pub(super) struct Partners {
-    /// Some process of either side gets one. Both sides agree on it.
+    /// Some process of either group gets one. Both sides agree on it.
     pub any: bool,
     /// Those that this process connects to. The others connect to it.
     calls: Vec<ProcId>,
@@ -23,67 +23,68 @@ pub(super) struct Partners {
 }
 
 /// Members of one job, its root's first.
-fn by_job(side: &Side) -> BTreeMap<u64, Vec<usize>> {
+fn by_job(group: &GroupInfo) -> BTreeMap<u64, Vec<usize>> {
     let mut jobs: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    let size = side.members.len();
-    for at in (0..size).map(|i| (side.root as usize + i) % size) {
-        jobs.entry(side.members[at].name.job).or_default().push(at);
+    let size = group.members.len();
+    for at in (0..size).map(|i| (group.root as usize + i) % size) {
+        jobs.entry(group.members[at].name.job).or_default().push(at);
     }
     jobs
 }
 
-/// Does member `at` of a side need a partner?
-fn needs(side: &Side, at: usize, with: With, is_mine: bool) -> bool {
-    match with {
-        With::Introduced => true,
-        With::Anyone | With::Known => at != side.root as usize,
-        With::Children => is_mine && at != side.root as usize,
-        With::Parents => !is_mine && at != side.root as usize,
+/// Does member `at` of a group need a partner?
+fn needs(group: &GroupInfo, at: usize, relation: Relation, is_local: bool) -> bool {
+    match relation {
+        Relation::PeerComm => true,
+        Relation::AnyJob | Relation::KnownJob => at != group.root as usize,
+        Relation::Children => is_local && at != group.root as usize,
+        Relation::Parents => !is_local && at != group.root as usize,
     }
 }
 
 impl Partners {
-    /// Those of member `rank` of this side. `held`: who was not known before. Who was has led to a
+    /// Those of member `rank` of this group. `new`: who was not known before. Who was has led to a
     /// partner already.
     pub fn new(
-        mine: &Side,
-        theirs: &Side,
+        local: &GroupInfo,
+        remote: &GroupInfo,
         rank: u32,
-        with: With,
-        held: &universe::Held,
+        relation: Relation,
+        new: &ForeignMembers,
     ) -> Partners {
-        let any_of =
-            |side: &Side, is_mine| (0..side.members.len()).any(|at| needs(side, at, with, is_mine));
+        let any_of = |group: &GroupInfo, is_local| {
+            (0..group.members.len()).any(|at| needs(group, at, relation, is_local))
+        };
         let mut partners = Partners {
-            any: any_of(mine, true) || any_of(theirs, false),
+            any: any_of(local, true) || any_of(remote, false),
             calls: Vec::new(),
             watched: BTreeMap::new(),
         };
         let rank = rank as usize;
-        let Some(own_job) = mine.members.get(rank).map(|m| m.name.job) else {
+        let Some(own_job) = local.members.get(rank).map(|m| m.name.job) else {
             return partners;
         };
-        let (ours, others) = (by_job(mine), by_job(theirs));
+        let (ours, others) = (by_job(local), by_job(remote));
         let own = &ours[&own_job];
         let Some(i) = own.iter().position(|&at| at == rank) else {
             return partners;
         };
         for (&job, group) in others.iter().filter(|(job, _)| **job != own_job) {
             for (j, &at) in group.iter().enumerate() {
-                let is_pair = j == i % group.len() && needs(mine, rank, with, true)
-                    || i == j % own.len() && needs(theirs, at, with, false);
-                let process = universe::process_named(theirs.members[at].name);
-                let Some(process) = process.filter(|&p| is_pair && held.has(p)) else {
+                let is_pair = j == i % group.len() && needs(local, rank, relation, true)
+                    || i == j % own.len() && needs(remote, at, relation, false);
+                let process = foreign::process_named(remote.members[at].name);
+                let Some(process) = process.filter(|&p| is_pair && new.contains(p)) else {
                     continue;
                 };
                 partners.watched.entry(job).or_insert(process);
                 // One of the two connects.
-                if mine.link < theirs.link {
+                if local.link < remote.link {
                     partners.calls.push(process);
                 }
             }
         }
-        if !needs(mine, rank, with, true) {
+        if !needs(local, rank, relation, true) {
             partners.watched.clear();
         }
         partners
@@ -108,7 +109,7 @@ impl Partners {
     /// From now on their loss is the death of their jobs.
     pub fn watch(self) {
         for (job, process) in self.watched {
-            universe::add_partner(job, process);
+            foreign::add_partner(job, process);
         }
     }
 }

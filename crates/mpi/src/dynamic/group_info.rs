@@ -1,22 +1,37 @@
 //! What the two groups of an intercommunicator tell each other through their roots: of each member
 //! its name, host and business card, and of the group a key and contexts; or the error why not.
 
-use super::{host_number, open_connections, shared, universe};
-use crate::comm::agree::{Agreement, Reader, put_framed, put_u64};
+use super::{foreign, host_number, open_connections, shared};
+use crate::comm::agree::{Agreement, Reader, malformed, put_framed, put_u64};
 use crate::device::{self, ContextId};
 use crate::process::process;
-use crate::{Kind, Result, err};
-use universe::ProcessName;
+use crate::{Error, Kind, Result, err};
+use foreign::ProcessName;
 
 /// The version of what the roots exchange.
 pub(super) const VERSION: u64 = 5;
 
-/// Where the key lies in what a root says of its group: behind version, a byte that says that it is
-/// no [`refusal`], link and the key's length.
+/// Where the key lies in what a root says of its group: behind version, [`NO_ERROR`],
+/// link and the key's length.
 const KEY_AT: usize = 25;
 
+/// First byte of a message that holds no error.
+pub(super) const NO_ERROR: u8 = 0;
+
+/// First byte of a message that holds an error of another kind than [`ERROR_KINDS`].
+const OTHER_ERROR: u8 = 5;
+
+/// First byte of a message that holds an error of this kind.
+const ERROR_KINDS: [(u8, Kind); 5] = [
+    (1, Kind::Port),
+    (2, Kind::Spawn),
+    (3, Kind::InfoValue),
+    (4, Kind::Arg),
+    (6, Kind::Comm),
+];
+
 /// What one group says of itself.
-pub(super) struct Side {
+pub(super) struct GroupInfo {
     /// A link that its root offers. Both sides take the one with the smaller number.
     pub(super) link: u64,
     pub(super) key: [u8; 32],
@@ -24,8 +39,8 @@ pub(super) struct Side {
     pub(super) encrypt: bool,
     /// The context that its root offers for a common communicator.
     pub(super) context: ContextId,
-    /// A context for a communicator of this side alone.
-    pub(super) local: ContextId,
+    /// A context for a communicator of this group alone.
+    pub(super) local_context: ContextId,
     /// The rank of its root.
     pub(super) root: u32,
     pub(super) members: Vec<Member>,
@@ -44,41 +59,31 @@ pub(super) struct Member {
 }
 
 /// An error as a message to the members of a group.
-pub(super) fn refusal(e: &crate::Error) -> Vec<u8> {
-    let kind = match e.kind() {
-        Kind::Port => 1,
-        Kind::Spawn => 2,
-        Kind::InfoValue => 3,
-        Kind::Arg => 4,
-        Kind::Comm => 6,
-        _ => 5,
-    };
-    [&[kind], e.text().as_bytes()].concat()
+pub(super) fn encode_error(e: &Error) -> Vec<u8> {
+    let found = ERROR_KINDS.iter().find(|(_, kind)| *kind == e.kind());
+    let code = found.map_or(OTHER_ERROR, |(code, _)| *code);
+    [&[code], e.text().as_bytes()].concat()
 }
 
 /// The message of a root, or the error that it holds.
-pub(super) fn accepted(message: &[u8]) -> Result<&[u8]> {
-    let (&kind, rest) = message.split_first().unwrap_or((&5, &[]));
-    let text = String::from_utf8_lossy(rest);
-    Err(match kind {
-        0 => return Ok(rest),
-        1 => err!(Port, "{text}"),
-        2 => err!(Spawn, "{text}"),
-        3 => err!(InfoValue, "{text}"),
-        4 => err!(Arg, "{text}"),
-        6 => err!(Comm, "{text}"),
-        _ => err!(Other, "{text}"),
-    })
+pub(super) fn payload_or_error(message: &[u8]) -> Result<&[u8]> {
+    let (&code, rest) = message.split_first().unwrap_or((&OTHER_ERROR, &[]));
+    if code == NO_ERROR {
+        return Ok(rest);
+    }
+    let found = ERROR_KINDS.iter().find(|(of_kind, _)| *of_kind == code);
+    let kind = found.map_or(Kind::Other, |(_, kind)| *kind);
+    Err(Error::new(kind, String::from_utf8_lossy(rest)))
 }
 
 /// What this member tells its root: its rank, then a [`Member`] or an error.
-pub(super) fn member_bytes(rank: u32, outside: bool) -> Vec<u8> {
+pub(super) fn encode_member(rank: u32, other_hosts: bool) -> Vec<u8> {
     let mut out = Vec::new();
     put_u64(&mut out, u64::from(rank));
-    let opened = open_connections(outside);
+    let opened = open_connections(other_hosts);
     if let Some(why) = ferry_job::ended_program() {
         let why = format!("process {rank} of those that are started: {why}");
-        out.extend(refusal(&err!(
+        out.extend(encode_error(&err!(
             Spawn,
             "{why}; MPI_Comm_spawn starts MPI programs only"
         )));
@@ -86,8 +91,8 @@ pub(super) fn member_bytes(rank: u32, outside: bool) -> Vec<u8> {
     }
     match opened {
         Ok(card) => {
-            out.push(0);
-            universe::name_of(process().me).put(&mut out);
+            out.push(NO_ERROR);
+            foreign::name_of(process().me).put(&mut out);
             put_u64(&mut out, host_number());
             let info = &process().rank_info;
             put_framed(&mut out, info.nodes.host_of(info.rank).as_bytes());
@@ -95,27 +100,27 @@ pub(super) fn member_bytes(rank: u32, outside: bool) -> Vec<u8> {
             put_u64(&mut out, u64::from(std::process::id()));
             put_framed(&mut out, &card);
         }
-        Err(e) => out.extend(refusal(&e)),
+        Err(e) => out.extend(encode_error(&e)),
     }
     out
 }
 
 /// What a root says of its group, from what its members have told.
-pub(super) fn side_bytes(gathered: &[u8], root: u32) -> Result<Vec<u8>> {
+pub(super) fn encode_group(gathered: &[u8], root: u32) -> Result<Vec<u8>> {
     let mut reader = Reader(gathered);
     let mut members = Vec::new();
     while !reader.is_empty() {
         let mut member = Reader(reader.framed()?);
         let rank = member.u64()?;
-        members.push((rank, accepted(member.0)?));
+        members.push((rank, payload_or_error(member.0)?));
     }
     members.sort_unstable_by_key(|m| m.0);
     let key = ferry_job::new_key().map_err(|e| err!(Other, "no key can be made: {e}"))?;
     let encrypt = std::env::var("FERRY_ENCRYPT").is_ok_and(|v| v.trim() == "1");
     let mut out = Vec::new();
     put_u64(&mut out, VERSION);
-    out.push(0);
-    put_u64(&mut out, universe::random());
+    out.push(NO_ERROR);
+    put_u64(&mut out, foreign::random());
     put_framed(&mut out, &key);
     put_u64(&mut out, u64::from(encrypt));
     put_u64(&mut out, process().new_context().0);
@@ -129,9 +134,9 @@ pub(super) fn side_bytes(gathered: &[u8], root: u32) -> Result<Vec<u8>> {
 
 /// What a root says of its group, with the key hidden, or shown again: the root's own job need not
 /// encrypt its messages. A group of several jobs has no common secret, and nothing is hidden.
-pub(super) fn with_key_hidden(agreement: &Agreement<'_>, mut side: Vec<u8>) -> Vec<u8> {
-    let one_job = agreement.members().all(|p| !universe::is_foreign(p));
-    if let Some((head, rest)) = side.split_first_chunk_mut::<KEY_AT>()
+pub(super) fn with_key_hidden(agreement: &Agreement<'_>, mut group: Vec<u8>) -> Vec<u8> {
+    let one_job = agreement.members().all(|p| !foreign::is_foreign(p));
+    if let Some((head, rest)) = group.split_first_chunk_mut::<KEY_AT>()
         && let Some(key) = rest.first_chunk_mut::<32>()
         && one_job
     {
@@ -139,14 +144,14 @@ pub(super) fn with_key_hidden(agreement: &Agreement<'_>, mut side: Vec<u8>) -> V
         let link = u64::from_le_bytes(link.copied().unwrap_or_default());
         device::device().hide_key(link, key);
     }
-    side
+    group
 }
 
-impl Side {
+impl GroupInfo {
     /// Parses what a root says of its group.
     ///
     /// Errors: the one that it says instead, or Port if it is another version.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Side> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<GroupInfo> {
         let mut reader = Reader(bytes);
         let version = reader.u64()?;
         if version != VERSION {
@@ -156,14 +161,12 @@ impl Side {
                  one version {VERSION}: use the same installation for both"
             ));
         }
-        let mut reader = Reader(accepted(reader.0)?);
+        let mut reader = Reader(payload_or_error(reader.0)?);
         let link = reader.u64()?;
         let key = reader.framed()?;
-        let key = key
-            .try_into()
-            .map_err(|_| crate::comm::agree::malformed())?;
+        let key = key.try_into().map_err(|_| malformed())?;
         let encrypt = reader.u64()? != 0;
-        let (context, local) = (reader.context()?, reader.context()?);
+        let (context, local_context) = (reader.context()?, reader.context()?);
         let root = reader.u64()? as u32;
         let mut members = Vec::new();
         while !reader.is_empty() {
@@ -177,12 +180,12 @@ impl Side {
                 card: member.framed()?.to_vec(),
             });
         }
-        Ok(Side {
+        Ok(GroupInfo {
             link,
             key,
             encrypt,
             context,
-            local,
+            local_context,
             root,
             members,
         })

@@ -1,5 +1,5 @@
-//! Processes of other jobs: their names, which all processes know them by, and their process
-//! numbers, which are this process's own.
+//! Foreign processes, which are those of other jobs: their names, which all processes know them by,
+//! and their process numbers, which are this process's own.
 
 use crate::Comm;
 use crate::comm::agree::{Reader, malformed};
@@ -49,7 +49,7 @@ struct Known {
 
 /// The processes of other jobs that this one knows.
 #[derive(Default)]
-struct Universe {
+struct Table {
     by_name: HashMap<ProcessName, ProcId>,
     known: HashMap<ProcId, Known>,
     /// Links, with the number of processes that are known by each.
@@ -72,13 +72,13 @@ struct Lifeline {
     released: Arc<AtomicBool>,
 }
 
-static UNIVERSE: OnceLock<Mutex<Universe>> = OnceLock::new();
+static TABLE: OnceLock<Mutex<Table>> = OnceLock::new();
 /// This process has known processes of other jobs, or is about to.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-fn universe() -> MutexGuard<'static, Universe> {
-    let universe = UNIVERSE.get_or_init(Mutex::default);
-    universe.lock().unwrap_or_else(PoisonError::into_inner)
+fn table() -> MutexGuard<'static, Table> {
+    let table = TABLE.get_or_init(Mutex::default);
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[inline]
@@ -108,8 +108,8 @@ pub(crate) fn names(processes: impl Iterator<Item = ProcId>) -> Vec<ProcessName>
     if !is_active() {
         return processes.map(own).collect();
     }
-    let universe = universe();
-    let name = |p: ProcId| match universe.known.get(&p) {
+    let table = table();
+    let name = |p: ProcId| match table.known.get(&p) {
         Some(known) if p >= size => known.name,
         _ => own(p),
     };
@@ -121,7 +121,7 @@ pub(super) fn process_named(name: ProcessName) -> Option<ProcId> {
     if name.job == process().rank_info.job {
         return Some(name.rank).filter(|&rank| rank < process().size);
     }
-    universe().by_name.get(&name).copied()
+    table().by_name.get(&name).copied()
 }
 
 /// The process numbers of the processes of these names.
@@ -163,19 +163,23 @@ pub(super) fn random() -> u64 {
     z ^ (z >> 31)
 }
 
-/// Makes a process of this name known by a link, unless it is known. `held` keeps it.
+/// Makes a process of this name known by a link, unless it is known. `members` keeps it.
 ///
 /// Errors: there are no connections.
-pub(super) fn add(name: ProcessName, process: ForeignProcess, held: &mut Held) -> Result<()> {
+pub(super) fn add(
+    name: ProcessName,
+    process: ForeignProcess,
+    members: &mut ForeignMembers,
+) -> Result<()> {
     if process_named(name).is_some() {
         return Ok(());
     }
     let link = process.link;
     let new = device::device().add_foreign(process);
     let new = new.ok_or_else(|| err!(Intern, "there are no connections to other jobs"))?;
-    let mut universe = universe();
-    universe.by_name.insert(name, new);
-    universe.known.insert(
+    let mut table = table();
+    table.by_name.insert(name, new);
+    table.known.insert(
         new,
         Known {
             name,
@@ -183,12 +187,12 @@ pub(super) fn add(name: ProcessName, process: ForeignProcess, held: &mut Held) -
             uses: 1,
         },
     );
-    *universe.links.entry(link).or_default() += 1;
-    held.processes.push(new);
+    *table.links.entry(link).or_default() += 1;
+    members.processes.push(new);
     Ok(())
 }
 
-impl Universe {
+impl Table {
     /// The jobs of which processes are known.
     fn jobs(&self) -> BTreeSet<u64> {
         self.known.values().map(|k| k.name.job).collect()
@@ -198,14 +202,14 @@ impl Universe {
 /// Tells the launcher of which jobs this process knows processes. `awaits_unknown`: it waits for
 /// processes of another job.
 pub(super) fn show_known_jobs(awaits_unknown: bool) {
-    let jobs: Vec<u64> = universe().jobs().into_iter().collect();
+    let jobs: Vec<u64> = table().jobs().into_iter().collect();
     device::device().show_known_jobs(&jobs, awaits_unknown);
 }
 
 /// Processes of a job fail, which has ended. `how`: "died: WHY", for example.
 pub(super) fn fail_job(d: &mut device::Device, job: u64, how: &str) {
-    let universe = universe();
-    let of_job = universe.by_name.iter().filter(|(name, _)| name.job == job);
+    let table = table();
+    let of_job = table.by_name.iter().filter(|(name, _)| name.job == job);
     for (name, &process) in of_job {
         let text = format!("rank {} of job {job:x}, which has {how}", name.rank);
         d.fail_foreign(process, &text);
@@ -222,13 +226,13 @@ pub(super) fn job_of_others(comm: &Comm) -> Option<u64> {
 /// has died. `link` is the connection's, and ends with it.
 pub(super) fn add_lifeline(job: u64, process: ProcId, link: u64) {
     let lifeline = watched(&mut device::device(), job, process, Some(link));
-    universe().lifelines.push(lifeline);
+    table().lifelines.push(lifeline);
 }
 
 /// As [`add_lifeline`], for a connection to a process of the job that is in a group with this one.
 pub(super) fn add_partner(job: u64, process: ProcId) {
     let lifeline = watched(&mut device::device(), job, process, None);
-    universe().lifelines.push(lifeline);
+    table().lifelines.push(lifeline);
 }
 
 /// A connection whose loss is the death of a job.
@@ -257,53 +261,53 @@ fn watched(d: &mut device::Device, job: u64, process: ProcId, link: Option<u64>)
 
 /// Is it a connection that [`add_lifeline`] keeps?
 pub(super) fn is_lifeline(process: ProcId) -> bool {
-    universe().lifelines.iter().any(|l| l.process == process)
+    table().lifelines.iter().any(|l| l.process == process)
 }
 
 /// Is a process of this job known?
 pub(super) fn knows_job(job: u64) -> bool {
-    universe().by_name.keys().any(|name| name.job == job)
+    table().by_name.keys().any(|name| name.job == job)
 }
 
 /// Forgets a link unless processes are known by it.
 pub(super) fn drop_link_if_unused(link: u64) {
-    if !universe().links.contains_key(&link) {
+    if !table().links.contains_key(&link) {
         device::device().remove_link(link);
     }
 }
 
 /// The processes of other jobs in a communicator, which stay connected until this is dropped.
 #[derive(Default)]
-pub struct Held {
+pub struct ForeignMembers {
     processes: Vec<ProcId>,
     /// The communicator's context, once there is one.
     context: Option<ContextId>,
 }
 
 /// Keeps the processes of other jobs in a communicator's group connected.
-pub(crate) fn hold(context: ContextId, group: &Group) -> Held {
+pub(crate) fn keep_connected(context: ContextId, group: &Group) -> ForeignMembers {
     if !is_active() {
-        return Held::default();
+        return ForeignMembers::default();
     }
     let size = process().size;
     let processes: Vec<ProcId> = group.iter().filter(|&p| p >= size).collect();
-    let mut universe = universe();
+    let mut table = table();
     for process in &processes {
-        if let Some(known) = universe.known.get_mut(process) {
+        if let Some(known) = table.known.get_mut(process) {
             known.uses += 1;
         }
     }
-    drop(universe);
+    drop(table);
     device::add_foreign_members(context, &processes);
-    Held {
+    ForeignMembers {
         processes,
         context: Some(context),
     }
 }
 
-impl Held {
+impl ForeignMembers {
     /// Is this process one of them?
-    pub(super) fn has(&self, process: ProcId) -> bool {
+    pub(super) fn contains(&self, process: ProcId) -> bool {
         self.processes.contains(&process)
     }
 
@@ -314,7 +318,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ForeignMembers {
     fn drop(&mut self) {
         if self.processes.is_empty() {
             return;
@@ -322,14 +326,14 @@ impl Drop for Held {
         if let Some(context) = self.context {
             device::remove_foreign_members(context, &self.processes);
         }
-        let mut universe = universe();
+        let mut table = table();
         for &process in &self.processes {
-            let Some(known) = universe.known.get_mut(&process) else {
+            let Some(known) = table.known.get_mut(&process) else {
                 continue;
             };
             known.uses -= 1;
             if known.uses == 0 {
-                universe.unused.push(process);
+                table.unused.push(process);
             }
         }
     }
@@ -341,57 +345,18 @@ pub fn release_unused() {
         return;
     }
     super::spawn::forget_parent();
-    let (mut processes, mut links) = (Vec::new(), Vec::new());
-    {
-        let mut universe = universe();
-        for process in std::mem::take(&mut universe.unused) {
-            if universe.known.get(&process).is_none_or(|k| k.uses > 0) {
-                continue;
-            }
-            let Some(known) = universe.known.remove(&process) else {
-                continue;
-            };
-            universe.by_name.remove(&known.name);
-            processes.push(process);
-            if let Some(users) = universe.links.get_mut(&known.link) {
-                *users -= 1;
-                if *users == 0 {
-                    universe.links.remove(&known.link);
-                    links.push(known.link);
-                }
-            }
-        }
-    }
+    let (processes, links) = table().take_unused();
     if processes.is_empty() {
         return;
     }
     let mut d = device::device();
-    let (known, ended) = {
-        let mut universe = universe();
-        let Universe {
-            by_name, lifelines, ..
-        } = &mut *universe;
-        let mut ended = Vec::new();
-        for lifeline in std::mem::take(lifelines) {
-            let job = lifeline.job;
-            let mut of_job = by_name.iter().filter(|(name, _)| name.job == job);
-            let Some((_, &another)) = of_job.next() else {
-                ended.push(lifeline);
-                continue;
-            };
-            if lifeline.link.is_some() || !processes.contains(&lifeline.process) {
-                lifelines.push(lifeline);
-                continue;
-            }
-            // Another process of the job tells of its death from now on.
-            lifeline.released.store(true, Ordering::Relaxed);
-            d.connect_to(another);
-            lifelines.push(watched(&mut d, job, another, None));
-        }
-        (universe.jobs(), ended)
+    let (jobs, ended) = {
+        let mut table = table();
+        let ended = table.replace_lifelines(&mut d, &processes);
+        (table.jobs(), ended)
     };
-    let known: Vec<u64> = known.into_iter().collect();
-    d.show_known_jobs(&known, false);
+    let jobs: Vec<u64> = jobs.into_iter().collect();
+    d.show_known_jobs(&jobs, false);
     for lifeline in ended {
         lifeline.released.store(true, Ordering::Relaxed);
         if let Some(link) = lifeline.link {
@@ -409,13 +374,61 @@ pub fn release_unused() {
     super::spawn::release_independent();
 }
 
+impl Table {
+    /// Forgets the processes that are in no communicator. Returns them, and the links by which no
+    /// process is known any more.
+    fn take_unused(&mut self) -> (Vec<ProcId>, Vec<u64>) {
+        let (mut processes, mut links) = (Vec::new(), Vec::new());
+        for process in std::mem::take(&mut self.unused) {
+            if self.known.get(&process).is_none_or(|k| k.uses > 0) {
+                continue;
+            }
+            let Some(known) = self.known.remove(&process) else {
+                continue;
+            };
+            self.by_name.remove(&known.name);
+            processes.push(process);
+            if let Some(users) = self.links.get_mut(&known.link) {
+                *users -= 1;
+                if *users == 0 {
+                    self.links.remove(&known.link);
+                    links.push(known.link);
+                }
+            }
+        }
+        (processes, links)
+    }
+
+    /// Replaces lifelines to processes that are forgotten by lifelines to others of their jobs.
+    /// Returns those to jobs of which no process is known any more.
+    fn replace_lifelines(&mut self, d: &mut device::Device, forgotten: &[ProcId]) -> Vec<Lifeline> {
+        let mut ended = Vec::new();
+        for lifeline in std::mem::take(&mut self.lifelines) {
+            let job = lifeline.job;
+            let mut of_job = self.by_name.iter().filter(|(name, _)| name.job == job);
+            let Some((_, &another)) = of_job.next() else {
+                ended.push(lifeline);
+                continue;
+            };
+            if lifeline.link.is_some() || !forgotten.contains(&lifeline.process) {
+                self.lifelines.push(lifeline);
+                continue;
+            }
+            lifeline.released.store(true, Ordering::Relaxed);
+            d.connect_to(another);
+            self.lifelines.push(watched(d, job, another, None));
+        }
+        ended
+    }
+}
+
 /// The job and the rank of a process of another job, for messages.
 pub fn described(process: ProcId) -> Option<String> {
     if !is_active() || !is_foreign(process) {
         return None;
     }
-    let universe = universe();
-    let known = universe.known.get(&process)?;
+    let table = table();
+    let known = table.known.get(&process)?;
     Some(format!(
         "rank {} of job {:x}",
         known.name.rank, known.name.job
