@@ -1,10 +1,9 @@
 /* The operations of bench/run that take a message, as one shared object for each ABI: compiled by
  * that ABI's mpicc, linked with its library. Two ranks. */
 #include "operations.h"
+#include "../window.h"
 #include <mpi.h>
-#include <stddef.h>
 
-enum { WINDOW = 64 };
 static char *out, *in;
 static int rank;
 
@@ -26,46 +25,19 @@ static void latency(int bytes, int times)
         }
 }
 
-static void one_way(int bytes, int times, int one_by_one)
-{
-    MPI_Request requests[WINDOW];
-    for (int i = 0; i < times; i++) {
-        for (int k = 0; k < WINDOW; k++)
-            if (rank == 0)
-                MPI_Isend(out, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &requests[k]);
-            else if (one_by_one)
-                MPI_Recv(in, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            else
-                MPI_Irecv(in, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &requests[k]);
-        if (rank == 0 || !one_by_one)
-            MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
-        if (rank == 0)
-            MPI_Recv(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        else
-            MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD);
-    }
-}
-
 static void in_flight(int bytes, int times)
 {
-    one_way(bytes, times, 0);
+    window_one_way(rank, out, in, bytes, times, 0);
 }
 
 static void one_by_one(int bytes, int times)
 {
-    one_way(bytes, times, 1);
+    window_one_way(rank, out, in, bytes, times, 1);
 }
 
 static void both_ways(int bytes, int times)
 {
-    MPI_Request requests[2 * WINDOW];
-    for (int i = 0; i < times; i++) {
-        for (int k = 0; k < WINDOW; k++)
-            MPI_Irecv(in, bytes, MPI_BYTE, 1 - rank, 1, MPI_COMM_WORLD, &requests[k]);
-        for (int k = 0; k < WINDOW; k++)
-            MPI_Isend(out, bytes, MPI_BYTE, 1 - rank, 1, MPI_COMM_WORLD, &requests[WINDOW + k]);
-        MPI_Waitall(2 * WINDOW, requests, MPI_STATUSES_IGNORE);
-    }
+    window_both_ways(rank, out, in, bytes, times);
 }
 
 static void bcast(int bytes, int times)
