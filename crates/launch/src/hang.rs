@@ -2,19 +2,22 @@
 //! looks like.
 //!
 //! ```text
-//! page      a status page as it is sent      snapshot  what is known of all ranks at one moment
-//! table     who waits for whom               mistakes  what is likely wrong
-//! threads   do a rank's threads sleep, by what the kernel says
+//! mistakes     what is likely wrong
+//! snapshot     what is known of all ranks at one moment
 //! stall_timer  how long nothing has moved
+//! status_page  a status page as it is sent
+//! table        who waits for whom
+//! threads      do a rank's threads sleep, by what the kernel says
+//! windows      ranks that wait for each other at windows
 //! ```
 //!
 //! All but `threads` are pure functions of a snapshot, so that every case can be tested without a
 //! job.
 
 mod mistakes;
-mod page;
 mod snapshot;
 mod stall_timer;
+mod status_page;
 mod table;
 mod threads;
 mod windows;
@@ -22,9 +25,9 @@ mod windows;
 use std::fmt::Write;
 use std::time::Duration;
 
-pub use page::{page_of, view_of};
 pub use snapshot::{RankPhase, RankView, StalledState, Traffic, stalled_state};
 pub use stall_timer::StallTimer;
+pub use status_page::{page_of, view_of};
 pub use table::ranks_named;
 pub use threads::SleepCheck;
 

@@ -4,11 +4,13 @@
 //! parse    arguments → Action         model    Options, AppContext and what they hold
 //! table    all options, described     values   one option's value, checked
 //! help     what mpiexec -h prints      config_file    the words of a file of programs
+//! option_id  what an option does
 //! ```
 
 mod config_file;
 mod help;
 mod model;
+mod option_id;
 mod parse;
 mod table;
 mod values;

@@ -8,7 +8,8 @@ use super::config_file;
 use super::model::{
     Action, AppContext, Binding, InheritedEnv, MachineOptions, OnHang, Options, StdinTarget,
 };
-use super::table::{self, OPTIONS, OptionId};
+use super::option_id::{EnvOption, HostsOption, MachineOption, OptionId};
+use super::table::{self, OPTIONS};
 use super::values::{self, HOST_TIMEOUT_DEFAULT};
 use crate::hosts::MapBy;
 
@@ -237,30 +238,7 @@ impl Parser {
         match id {
             OptionId::Count => app.count = Some(values::count(&argument, &given.value()?)?),
             OptionId::Wdir => app.wdir = Some(given.value()?.into()),
-            OptionId::Env => app.set_env.push(given.assignment()?),
-            OptionId::EnvAll => app.inherited_env = InheritedEnv::All,
-            OptionId::EnvNone => app.inherited_env = InheritedEnv::Only(Vec::new()),
-            OptionId::EnvList => {
-                app.inherited_env = InheritedEnv::Only(values::list(&given.value()?));
-            }
-            OptionId::Genv => self.global_env.push(given.assignment()?),
-            OptionId::GenvAll => self.global_inherited = Some(InheritedEnv::All),
-            OptionId::GenvNone => self.global_inherited = Some(InheritedEnv::Only(Vec::new())),
-            OptionId::GenvList => {
-                let names = values::list(&given.value()?);
-                self.global_inherited = Some(InheritedEnv::Only(names));
-            }
-            OptionId::Export => {
-                let text = given.value()?.into_vec();
-                if let Some(at) = text.iter().position(|&b| b == b'=') {
-                    let (name, value) = text.split_at(at);
-                    let name = values::env_name(&argument, OsString::from_vec(name.into()))?;
-                    let value = OsString::from_vec(value[1..].into());
-                    self.global_env.push((name, value));
-                } else if let Some(InheritedEnv::Only(names)) = &mut self.global_inherited {
-                    names.push(OsString::from_vec(text));
-                }
-            }
+            OptionId::Env(id) => return self.apply_env(id, given, app),
             OptionId::AllowOtherMpi => options.allow_other_mpi = true,
             OptionId::Label => options.label = true,
             OptionId::Stdin => options.stdin = values::stdin_target(&argument, &given.value()?)?,
@@ -273,47 +251,12 @@ impl Parser {
             OptionId::BindCore => options.bind = Binding::Core,
             OptionId::BindNone => options.bind = Binding::None,
             OptionId::ReportBindings => options.report_bindings = true,
-            OptionId::Overlap => {
-                let mode = values::overlap(&argument, given.inline.as_deref())?;
-                self.global_env.push(("FERRY_OVERLAP".into(), mode.into()));
-            }
-            OptionId::OverlapReport => {
-                self.global_env
-                    .push(("FERRY_OVERLAP_REPORT".into(), "1".into()));
-            }
-            OptionId::Host => app.hosts = Some(values::host_list(&argument, &given.text()?)?),
-            OptionId::Hosts => options.hosts = Some(values::host_list(&argument, &given.text()?)?),
-            OptionId::HostFile => {
-                let path = PathBuf::from(given.value()?);
-                options.hosts = Some(values::host_file(&argument, &path)?);
-            }
-            OptionId::PerHost => {
-                options.map_by = MapBy::PerHost(values::count(&argument, &given.value()?)?);
-            }
-            OptionId::MapBy => options.map_by = values::map_by(&argument, &given.text()?)?,
-            OptionId::RankBy => options.rank_by = Some(values::rank_by(&argument, &given.text()?)?),
-            OptionId::ByNode => options.map_by = MapBy::Node,
-            OptionId::BySlot => options.map_by = MapBy::Slot,
-            OptionId::Launcher => options.launcher = Some(given.text()?),
-            OptionId::LauncherPath => options.launcher_path = Some(given.value()?.into()),
+            OptionId::Hosts(id) => return self.apply_hosts(id, given, app),
             OptionId::Universe => {
                 options.universe = Some(values::count(&argument, &given.value()?)?);
             }
             OptionId::Names => options.names = Some(given.text()?),
-            OptionId::HostTimeout => {
-                options.host_timeout = values::host_timeout(&argument, &given.text()?)?;
-            }
-            OptionId::Machine => self.machine.name = given.text()?,
-            OptionId::MachineReport => self.machine.report = true,
-            OptionId::MachinePaced => self.machine.paced = true,
-            OptionId::MachineInterfaces => {
-                self.machine.interfaces = values::descriptors(&argument, &given.text()?)?;
-            }
-            OptionId::MachineCheck => self.machine.check = true,
-            OptionId::MachineTrace => self.machine.trace = Some(given.value()?.into()),
-            OptionId::MachineCompute => {
-                self.machine.compute = Some(values::compute_factor(&argument, &given.text()?)?);
-            }
+            OptionId::Machine(id) => return self.apply_machine(id, given),
             OptionId::Ignored => {
                 for _ in 0..given.values {
                     given.value()?;
@@ -321,6 +264,112 @@ impl Parser {
             }
             // They end the parsing and never come here.
             OptionId::Help | OptionId::Version | OptionId::ConfigFile => {}
+        }
+        Ok(())
+    }
+
+    /// Does what an option says of the environment.
+    fn apply_env(
+        &mut self,
+        id: EnvOption,
+        mut given: Given<'_, impl Iterator<Item = OsString>>,
+        app: &mut AppContext,
+    ) -> Result<(), String> {
+        let only = InheritedEnv::Only;
+        match id {
+            EnvOption::Set => app.set_env.push(given.assignment()?),
+            EnvOption::InheritAll => app.inherited_env = InheritedEnv::All,
+            EnvOption::InheritNone => app.inherited_env = only(Vec::new()),
+            EnvOption::InheritList => app.inherited_env = only(values::list(&given.value()?)),
+            EnvOption::GlobalSet => self.global_env.push(given.assignment()?),
+            EnvOption::GlobalInheritAll => self.global_inherited = Some(InheritedEnv::All),
+            EnvOption::GlobalInheritNone => self.global_inherited = Some(only(Vec::new())),
+            EnvOption::GlobalInheritList => {
+                self.global_inherited = Some(only(values::list(&given.value()?)));
+            }
+            EnvOption::Export => self.export(&given.argument.clone(), given.value()?)?,
+            EnvOption::Overlap => {
+                let mode = values::overlap(&given.argument, given.inline.as_deref())?;
+                self.global_env.push(("FERRY_OVERLAP".into(), mode.into()));
+            }
+            EnvOption::OverlapReport => {
+                let report = ("FERRY_OVERLAP_REPORT".into(), "1".into());
+                self.global_env.push(report);
+            }
+        }
+        Ok(())
+    }
+
+    /// Exports a variable: NAME=VALUE, or the NAME of one that mpiexec has.
+    fn export(&mut self, argument: &str, text: OsString) -> Result<(), String> {
+        let text = text.into_vec();
+        if let Some(at) = text.iter().position(|&b| b == b'=') {
+            let (name, value) = text.split_at(at);
+            let name = values::env_name(argument, OsString::from_vec(name.into()))?;
+            let value = OsString::from_vec(value[1..].into());
+            self.global_env.push((name, value));
+        } else if let Some(InheritedEnv::Only(names)) = &mut self.global_inherited {
+            names.push(OsString::from_vec(text));
+        }
+        Ok(())
+    }
+
+    /// Does what an option says of hosts.
+    fn apply_hosts(
+        &mut self,
+        id: HostsOption,
+        mut given: Given<'_, impl Iterator<Item = OsString>>,
+        app: &mut AppContext,
+    ) -> Result<(), String> {
+        let argument = given.argument.clone();
+        let options = &mut self.options;
+        match id {
+            HostsOption::Host => app.hosts = Some(values::host_list(&argument, &given.text()?)?),
+            HostsOption::Hosts => {
+                options.hosts = Some(values::host_list(&argument, &given.text()?)?);
+            }
+            HostsOption::HostFile => {
+                let path = PathBuf::from(given.value()?);
+                options.hosts = Some(values::host_file(&argument, &path)?);
+            }
+            HostsOption::PerHost => {
+                options.map_by = MapBy::PerHost(values::count(&argument, &given.value()?)?);
+            }
+            HostsOption::MapBy => options.map_by = values::map_by(&argument, &given.text()?)?,
+            HostsOption::ByNode => options.map_by = MapBy::Node,
+            HostsOption::BySlot => options.map_by = MapBy::Slot,
+            HostsOption::RankBy => {
+                options.rank_by = Some(values::rank_by(&argument, &given.text()?)?);
+            }
+            HostsOption::Launcher => options.launcher = Some(given.text()?),
+            HostsOption::LauncherPath => options.launcher_path = Some(given.value()?.into()),
+            HostsOption::HostTimeout => {
+                options.host_timeout = values::host_timeout(&argument, &given.text()?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what an option says of the modelled machine.
+    fn apply_machine(
+        &mut self,
+        id: MachineOption,
+        mut given: Given<'_, impl Iterator<Item = OsString>>,
+    ) -> Result<(), String> {
+        let argument = given.argument.clone();
+        let machine = &mut self.machine;
+        match id {
+            MachineOption::Name => machine.name = given.text()?,
+            MachineOption::Report => machine.report = true,
+            MachineOption::Paced => machine.paced = true,
+            MachineOption::Interfaces => {
+                machine.interfaces = values::descriptors(&argument, &given.text()?)?;
+            }
+            MachineOption::Check => machine.check = true,
+            MachineOption::Trace => machine.trace = Some(given.value()?.into()),
+            MachineOption::Compute => {
+                machine.compute = Some(values::compute_factor(&argument, &given.text()?)?);
+            }
         }
         Ok(())
     }

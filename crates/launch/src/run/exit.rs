@@ -50,36 +50,41 @@ impl Job<'_> {
             );
             return self.end(&text, end.exit_status().unwrap_or(1));
         }
-        if let Some(signal) = end.signal() {
-            let code = 128 + signal as u8;
-            if self.forwarded_signals.contains(&signal) {
-                // The user asked for it. The other ranks have got the same signal and are given
-                // time.
-                self.status = self.status.max(code);
-                if self.alive > 0 && self.end_requests > 0 {
-                    self.end("", code);
-                }
-                return;
+        match end.signal() {
+            Some(signal) => self.on_rank_killed(rank, signal, libc::WCOREDUMP(end.0)),
+            None => self.on_rank_ended(rank, state, end.exit_status().unwrap_or(1)),
+        }
+    }
+
+    /// Decides what it means for the job that a signal has killed a rank.
+    fn on_rank_killed(&mut self, rank: usize, signal: c_int, dumped_core: bool) {
+        let code = 128 + signal as u8;
+        if self.forwarded_signals.contains(&signal) {
+            // The user asked for it. The other ranks have got the same signal and are given time.
+            self.status = self.status.max(code);
+            if self.alive > 0 && self.end_requests > 0 {
+                self.end("", code);
             }
-            let mut text = format!(
-                "{} was killed by {}",
-                self.rank_label(rank),
-                signals::described(signal)
-            );
-            if libc::WCOREDUMP(end.0) {
-                text += ", core dumped";
-            }
-            text += match signal {
-                libc::SIGKILL => {
-                    " from outside; often that is the kernel, out of memory (see dmesg)"
-                }
-                libc::SIGBUS => "; shared memory or a mapped file has no room left?",
-                _ => "",
-            };
-            self.end(&text, code);
             return;
         }
-        let code = end.exit_status().unwrap_or(1);
+        let mut text = format!(
+            "{} was killed by {}",
+            self.rank_label(rank),
+            signals::described(signal)
+        );
+        if dumped_core {
+            text += ", core dumped";
+        }
+        text += match signal {
+            libc::SIGKILL => " from outside; often that is the kernel, out of memory (see dmesg)",
+            libc::SIGBUS => "; shared memory or a mapped file has no room left?",
+            _ => "",
+        };
+        self.end(&text, code);
+    }
+
+    /// Decides what it means for the job that a rank has ended by itself, in this state.
+    fn on_rank_ended(&mut self, rank: usize, state: RankState, code: u8) {
         match state {
             RankState::Running | RankState::Aborted => {
                 let hint = match code {

@@ -37,7 +37,7 @@ pub fn find(
         let seen = wdir.map_or_else(|| PathBuf::from(name), |dir| dir.join(name));
         // The rank changes its directory before it executes the program, so the name stays as it
         // is.
-        return check(&seen, &shown).map(|()| PathBuf::from(name));
+        return check_executable(&seen, &shown).map(|()| PathBuf::from(name));
     }
     let path = path.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     let mut refused = None;
@@ -49,7 +49,7 @@ pub fn find(
         };
         let candidate = dir.join(name);
         if candidate.is_file() {
-            match check(&candidate, &candidate.to_string_lossy()) {
+            match check_executable(&candidate, &candidate.to_string_lossy()) {
                 // A link is not followed: programs look at the name by which they are called.
                 Ok(()) => return Ok(std::path::absolute(&candidate).unwrap_or(candidate)),
                 Err(e) => refused = refused.or(Some(e)),
@@ -70,7 +70,8 @@ pub fn find(
     }))
 }
 
-fn check(file: &Path, shown: &str) -> Result<(), ProgramError> {
+/// Checks that a file can be executed. `shown`: its name in messages.
+fn check_executable(file: &Path, shown: &str) -> Result<(), ProgramError> {
     let (text, status) = match fs::metadata(file) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             (format!("program {shown} does not exist"), 127)
@@ -92,7 +93,7 @@ fn check(file: &Path, shown: &str) -> Result<(), ProgramError> {
 mod tests {
     use super::*;
 
-    fn told(name: &str, path: &str) -> ProgramError {
+    fn error_of(name: &str, path: &str) -> ProgramError {
         find(name.as_ref(), None, Some(path.into())).unwrap_err()
     }
 
@@ -100,7 +101,7 @@ mod tests {
     fn a_name_is_looked_for_in_the_path() {
         let sh = find("sh".as_ref(), None, Some("/nowhere:/bin".into())).unwrap();
         assert!(sh.is_absolute() && sh.exists());
-        assert_eq!(told("sh", "/nowhere").status, 127);
+        assert_eq!(error_of("sh", "/nowhere").status, 127);
     }
 
     #[test]
@@ -117,9 +118,9 @@ mod tests {
 
     #[test]
     fn mistakes_are_told_apart() {
-        assert!(told("./none-such", "").text.contains("does not exist"));
-        assert!(told("/etc", "").text.contains("directory"));
-        let plain = told("/etc/passwd", "");
+        assert!(error_of("./none-such", "").text.contains("does not exist"));
+        assert!(error_of("/etc", "").text.contains("directory"));
+        let plain = error_of("/etc/passwd", "");
         assert!(plain.text.contains("not executable") && plain.status == 126);
         let wdir = find("sh".as_ref(), Some("/no/such".as_ref()), None).unwrap_err();
         assert!(wdir.text.contains("working directory /no/such"));
