@@ -29,13 +29,14 @@ type Result<T> = std::result::Result<T, TypeError>;
 /// traversed by recursion, and the stack of a service thread is small.
 const LEVELS_MAX: usize = 256;
 
-const BASIC: u64 = 0;
-const PAIR: u64 = 1;
-const REPEAT: u64 = 2;
-const BLOCKS: u64 = 3;
-const LIST: u64 = 4;
-const STRUCT: u64 = 5;
-const RESIZED: u64 = 6;
+/// The tags of nodes, as the table above lists them.
+const TAG_BASIC: u64 = 0;
+const TAG_PAIR: u64 = 1;
+const TAG_REPEAT: u64 = 2;
+const TAG_BLOCKS: u64 = 3;
+const TAG_LIST: u64 = 4;
+const TAG_STRUCT: u64 = 5;
+const TAG_RESIZED: u64 = 6;
 
 /// Bytes of a node of one child, at most: a tag and four numbers.
 const NODE_MAX_BYTES: usize = 1 + 4 * 10;
@@ -50,7 +51,7 @@ impl Datatype {
             out: Vec::with_capacity(NODE_MAX_BYTES),
             nodes: HashMap::new(),
         };
-        encoder.node(self, 1)?;
+        encoder.encode_node(self, 1)?;
         Ok(encoder.out)
     }
 
@@ -69,7 +70,7 @@ impl Datatype {
             nodes: Vec::new(),
         };
         while !decoder.rest.is_empty() {
-            let node = decoder.node()?;
+            let node = decoder.decode_node()?;
             decoder.nodes.push(node);
         }
         match decoder.nodes.pop() {
@@ -140,7 +141,7 @@ impl Encoder {
     }
 
     /// Adds the type's nodes, unless they are there. `depth` counts levels from the root.
-    fn node(&mut self, t: &Datatype, depth: usize) -> Result<Node> {
+    fn encode_node(&mut self, t: &Datatype, depth: usize) -> Result<Node> {
         let t = plain(t);
         if let Some(node) = self.nodes.get(&std::ptr::from_ref(t)) {
             return Ok(*node);
@@ -150,30 +151,30 @@ impl Encoder {
             return too_deep();
         }
         let mut inner = |encoder: &mut Encoder, old: &Datatype| {
-            let node = encoder.node(old, depth + 1)?;
+            let node = encoder.encode_node(old, depth + 1)?;
             levels = levels.max(node.levels + 1);
             Ok(node)
         };
         match (&t.constructor, t.leaf) {
             (_, Some(basic)) => {
-                self.unsigned(BASIC);
+                self.unsigned(TAG_BASIC);
                 self.unsigned(basic.value().into());
             }
             (Constructor::ValueIndex { value, index }, _) => {
-                self.unsigned(PAIR);
+                self.unsigned(TAG_PAIR);
                 self.unsigned(value.value().into());
                 self.unsigned(index.value().into());
             }
             (Constructor::Resized { lb, extent, old }, _) => {
                 let old = inner(self, old)?;
-                self.unsigned(RESIZED);
+                self.unsigned(TAG_RESIZED);
                 self.child(old);
                 self.signed(*lb);
                 self.signed(*extent);
             }
             _ => match t.expansion() {
                 Expansion::Leaf(basic) => {
-                    self.unsigned(BASIC);
+                    self.unsigned(TAG_BASIC);
                     self.unsigned(basic.value().into());
                 }
                 Expansion::Repeat {
@@ -183,7 +184,7 @@ impl Encoder {
                     old,
                 } => {
                     let old = inner(self, old)?;
-                    self.unsigned(REPEAT);
+                    self.unsigned(TAG_REPEAT);
                     self.child(old);
                     self.count(count);
                     self.signed(stride);
@@ -224,7 +225,7 @@ impl Encoder {
         match blocks {
             [(_, block, old), ..] if one_type => {
                 let old = inner(self, old)?;
-                self.unsigned(if one_length { BLOCKS } else { LIST });
+                self.unsigned(if one_length { TAG_BLOCKS } else { TAG_LIST });
                 self.child(old);
                 self.unsigned(blocks.len() as u64);
                 if one_length {
@@ -242,7 +243,7 @@ impl Encoder {
                 for (_, _, old) in blocks {
                     children.push(inner(self, old)?);
                 }
-                self.unsigned(STRUCT);
+                self.unsigned(TAG_STRUCT);
                 self.unsigned(blocks.len() as u64);
                 for ((at, block, _), child) in blocks.iter().zip(children) {
                     self.child(child);
@@ -330,10 +331,10 @@ impl Decoder<'_> {
         }
     }
 
-    fn node(&mut self) -> Result<(Arc<Datatype>, usize)> {
+    fn decode_node(&mut self) -> Result<(Arc<Datatype>, usize)> {
         let (constructor, levels) = match self.unsigned()? {
-            BASIC => return Ok((Datatype::basic(self.basic()?).clone(), 1)),
-            PAIR => {
+            TAG_BASIC => return Ok((Datatype::basic(self.basic()?).clone(), 1)),
+            TAG_PAIR => {
                 let value = Datatype::basic(self.basic()?);
                 let index = Datatype::basic(self.basic()?);
                 return match Datatype::value_index(value, index)? {
@@ -341,7 +342,7 @@ impl Decoder<'_> {
                     None => malformed("no such pair"),
                 };
             }
-            REPEAT => {
+            TAG_REPEAT => {
                 let (old, levels) = self.child()?;
                 let (count, stride, blocklength) = (self.count()?, self.signed()?, self.count()?);
                 let repeat = Constructor::Hvector {
@@ -352,12 +353,12 @@ impl Decoder<'_> {
                 };
                 (repeat, levels)
             }
-            RESIZED => {
+            TAG_RESIZED => {
                 let (old, levels) = self.child()?;
                 let (lb, extent) = (self.signed()?, self.signed()?);
                 (Constructor::Resized { lb, extent, old }, levels)
             }
-            BLOCKS => {
+            TAG_BLOCKS => {
                 let (old, levels) = self.child()?;
                 let entries = self.entries(1)?;
                 let blocklength = self.count()?;
@@ -372,7 +373,7 @@ impl Decoder<'_> {
                 };
                 (blocks, levels)
             }
-            LIST => {
+            TAG_LIST => {
                 let (old, levels) = self.child()?;
                 let entries = self.entries(2)?;
                 let mut blocklengths = Vec::with_capacity(entries);
@@ -388,7 +389,7 @@ impl Decoder<'_> {
                 };
                 (list, levels)
             }
-            STRUCT => {
+            TAG_STRUCT => {
                 let entries = self.entries(3)?;
                 let mut levels = 1;
                 let mut types = Vec::with_capacity(entries);

@@ -131,43 +131,32 @@ impl Datatype {
         contents
     }
 
-    /// Adds the arguments that are of type int in the constructor's smaller form. Those that are
-    /// MPI_Count in the large form go to the counts then.
+    /// Adds the arguments that are of type int in the constructor's smaller form.
     fn push_integers(&self, contents: &mut Contents) {
         let large = self.is_large();
-        let integers = &mut contents.integers;
-        let mut count = |list: &[i64], integers: &mut Vec<i64>| {
-            if large {
-                contents.counts.extend(list)
-            } else {
-                integers.extend(list)
-            }
-        };
         match &self.constructor {
             Constructor::Named(_)
             | Constructor::Dup(_)
             | Constructor::Resized { .. }
             | Constructor::ValueIndex { .. } => {}
-            Constructor::Contiguous { count: n, .. } => count(&[*n], integers),
+            Constructor::Contiguous { count, .. } => contents.push_counts(large, &[*count]),
             Constructor::Vector {
-                count: n,
+                count,
                 blocklength,
                 stride,
                 ..
-            } => count(&[*n, *blocklength, *stride], integers),
+            } => contents.push_counts(large, &[*count, *blocklength, *stride]),
             Constructor::Hvector {
-                count: n,
-                blocklength,
-                ..
-            } => count(&[*n, *blocklength], integers),
+                count, blocklength, ..
+            } => contents.push_counts(large, &[*count, *blocklength]),
             Constructor::Indexed {
                 blocklengths,
                 displacements,
                 ..
             } => {
-                count(&[displacements.len() as i64], integers);
-                count(blocklengths, integers);
-                count(displacements, integers);
+                contents.push_counts(large, &[displacements.len() as i64]);
+                contents.push_counts(large, blocklengths);
+                contents.push_counts(large, displacements);
             }
             Constructor::Hindexed {
                 blocklengths,
@@ -179,22 +168,38 @@ impl Datatype {
                 displacements,
                 ..
             } => {
-                count(&[displacements.len() as i64], integers);
-                count(blocklengths, integers);
+                contents.push_counts(large, &[displacements.len() as i64]);
+                contents.push_counts(large, blocklengths);
             }
             Constructor::IndexedBlock {
                 blocklength,
                 displacements,
                 ..
             } => {
-                count(&[displacements.len() as i64, *blocklength], integers);
-                count(displacements, integers);
+                contents.push_counts(large, &[displacements.len() as i64, *blocklength]);
+                contents.push_counts(large, displacements);
             }
             Constructor::HindexedBlock {
                 blocklength,
                 displacements,
                 ..
-            } => count(&[displacements.len() as i64, *blocklength], integers),
+            } => contents.push_counts(large, &[displacements.len() as i64, *blocklength]),
+            Constructor::Subarray { .. } | Constructor::Darray { .. } => {
+                self.push_array_integers(contents);
+            }
+            Constructor::F90Real { precision, range }
+            | Constructor::F90Complex { precision, range } => {
+                let both = [precision.unwrap_or(UNDEFINED), range.unwrap_or(UNDEFINED)];
+                contents.integers.extend(both);
+            }
+            Constructor::F90Integer { range } => contents.integers.push(*range),
+        }
+    }
+
+    /// As [`Datatype::push_integers`], for a part of an array.
+    fn push_array_integers(&self, contents: &mut Contents) {
+        let large = self.is_large();
+        match &self.constructor {
             Constructor::Subarray {
                 sizes,
                 subsizes,
@@ -202,11 +207,11 @@ impl Datatype {
                 order,
                 ..
             } => {
-                integers.push(sizes.len() as i64);
+                contents.integers.push(sizes.len() as i64);
                 for list in [sizes, subsizes, starts] {
-                    count(list, integers);
+                    contents.push_counts(large, list);
                 }
-                integers.push(number(*order));
+                contents.integers.push(order_constant(*order));
             }
             Constructor::Darray {
                 size,
@@ -215,20 +220,18 @@ impl Datatype {
                 order,
                 ..
             } => {
-                integers.extend([*size, *rank, dimensions.len() as i64]);
+                let number = dimensions.len() as i64;
+                contents.integers.extend([*size, *rank, number]);
                 for dimension in dimensions {
-                    count(&[dimension.size], integers);
+                    contents.push_counts(large, &[dimension.size]);
                 }
+                let integers = &mut contents.integers;
                 integers.extend(dimensions.iter().map(|d| i64::from(d.distribution as i32)));
                 integers.extend(dimensions.iter().map(|d| d.block.unwrap_or(DEFAULT_BLOCK)));
                 integers.extend(dimensions.iter().map(|d| d.processes));
-                integers.push(number(*order));
+                integers.push(order_constant(*order));
             }
-            Constructor::F90Real { precision, range }
-            | Constructor::F90Complex { precision, range } => {
-                integers.extend([precision.unwrap_or(UNDEFINED), range.unwrap_or(UNDEFINED)]);
-            }
-            Constructor::F90Integer { range } => integers.push(*range),
+            _ => {}
         }
     }
 
@@ -277,6 +280,19 @@ impl Datatype {
     }
 }
 
-fn number(order: Order) -> i64 {
+impl Contents {
+    /// Adds arguments that are int in the constructor's smaller form, and MPI_Count in the large
+    /// one.
+    fn push_counts(&mut self, is_large: bool, list: &[i64]) {
+        if is_large {
+            self.counts.extend(list)
+        } else {
+            self.integers.extend(list)
+        }
+    }
+}
+
+/// MPI_ORDER_C or MPI_ORDER_FORTRAN.
+fn order_constant(order: Order) -> i64 {
     i64::from(order as i32)
 }

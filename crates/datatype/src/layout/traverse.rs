@@ -2,7 +2,7 @@
 
 use super::build::repeat;
 use super::strided::COLUMNS_MAX;
-use super::{Layout, Node};
+use super::{Layout, Node, Parts, Runs};
 use crate::Datatype;
 
 /// What is done with the runs of a layout, in packed order. A visitor that has had enough has no
@@ -183,11 +183,11 @@ unsafe fn walk_each<M: RunVisitor>(
 
 /// Moves the node's packed bytes from `skip` on, until its end or until the visitor has no room.
 ///
-/// # Safety The node, based at `base`, must describe memory that the visitor may use; `skip` is
-/// less than the node's size.
+/// # Safety
+/// The node, based at `base`, must describe memory that the visitor may use; `skip` is less than
+/// the node's size.
 unsafe fn walk<M: RunVisitor>(node: &Node, base: *mut u8, skip: u64, visitor: &mut M) {
-    // SAFETY: lengths are cut to the room; addresses are those of the layout, vouched for by the
-    // caller.
+    // SAFETY: the caller's promise. The length of a run is cut to the room.
     unsafe {
         match node {
             Node::Empty => {}
@@ -199,94 +199,129 @@ unsafe fn walk<M: RunVisitor>(node: &Node, base: *mut u8, skip: u64, visitor: &m
                 count,
                 stride,
                 block,
-            } => {
-                let address =
-                    |i: u64| base.wrapping_offset((i as isize).wrapping_mul(*stride as isize));
-                let (mut i, part) = (skip / block, skip % block);
-                if part != 0 {
-                    let len = (block - part).min(visitor.room());
-                    visitor.run(address(i).wrapping_add(part as usize), len);
-                    i += 1;
-                }
-                let whole = (count - i).min(visitor.room() / block);
-                if whole > 0 {
-                    visitor.blocks(address(i), whole, *stride, *block);
-                    i += whole;
-                }
-                let rest = visitor.room();
-                if i < *count && rest > 0 && rest < *block {
-                    visitor.run(address(i), rest);
-                }
-            }
-            Node::BlockIndexed { at, block } => {
-                let (mut i, part) = ((skip / block) as usize, skip % block);
-                let address = |i: usize| base.wrapping_offset(at[i] as isize);
-                if part != 0 {
-                    let len = (block - part).min(visitor.room());
-                    visitor.run(address(i).wrapping_add(part as usize), len);
-                    i += 1;
-                }
-                let whole = (at.len() - i).min((visitor.room() / block) as usize);
-                visitor.block_indexed(base, &at[i..i + whole], *block);
-                i += whole;
-                let rest = visitor.room();
-                if i < at.len() && rest > 0 && rest < *block {
-                    visitor.run(address(i), rest);
-                }
-            }
-            Node::Indexed(runs) => {
-                let (first, start) = if skip == 0 {
-                    (0, 0)
-                } else {
-                    find(&runs.ends, skip)
-                };
-                let mut part = skip - start;
-                let mut before = skip;
-                for (at, end) in runs.at[first..].iter().zip(&runs.ends[first..]) {
-                    let len = (end - before).min(visitor.room());
-                    if len == 0 {
-                        return;
-                    }
-                    visitor.run(
-                        base.wrapping_offset(*at as isize)
-                            .wrapping_add(part as usize),
-                        len,
-                    );
-                    (part, before) = (0, *end);
-                }
-            }
+            } => walk_vector((*count, *stride, *block), base, skip, visitor),
+            Node::BlockIndexed { at, block } => walk_block_indexed(at, *block, base, skip, visitor),
+            Node::Indexed(runs) => walk_indexed(runs, base, skip, visitor),
             Node::Repeat {
                 count,
                 stride,
                 packed_len,
                 child,
             } => walk_each(child, base, *count, *stride, *packed_len, skip, visitor),
-            Node::Struct(list) => {
-                let (first, start) = if skip == 0 {
-                    (0, 0)
-                } else {
-                    find(&list.ends, skip)
-                };
-                let mut part = skip - start;
-                for child in &list.parts[first..] {
-                    if visitor.room() == 0 {
-                        return;
-                    }
-                    walk(
-                        &child.node,
-                        base.wrapping_offset(child.at as isize),
-                        part,
-                        visitor,
-                    );
-                    part = 0;
-                }
-            }
+            Node::Struct(list) => walk_struct(list, base, skip, visitor),
         }
     }
 }
 
+/// Moves `count` equal runs of `block` bytes, `stride` bytes from one to the next.
+///
+/// # Safety
+/// As for [`walk`].
+#[inline(always)]
+unsafe fn walk_vector<M: RunVisitor>(
+    (count, stride, block): (u64, i64, u64),
+    base: *mut u8,
+    skip: u64,
+    visitor: &mut M,
+) {
+    let address = |i: u64| base.wrapping_offset((i as isize).wrapping_mul(stride as isize));
+    let (mut i, part) = (skip / block, skip % block);
+    // SAFETY: the caller's promise; lengths are cut to the room.
+    unsafe {
+        if part != 0 {
+            let len = (block - part).min(visitor.room());
+            visitor.run(address(i).wrapping_add(part as usize), len);
+            i += 1;
+        }
+        let whole = (count - i).min(visitor.room() / block);
+        if whole > 0 {
+            visitor.blocks(address(i), whole, stride, block);
+            i += whole;
+        }
+        let rest = visitor.room();
+        if i < count && rest > 0 && rest < block {
+            visitor.run(address(i), rest);
+        }
+    }
+}
+
+/// Moves equal runs of `block` bytes at the offsets `at`.
+///
+/// # Safety
+/// As for [`walk`].
+#[inline(always)]
+unsafe fn walk_block_indexed<M: RunVisitor>(
+    at: &[i64],
+    block: u64,
+    base: *mut u8,
+    skip: u64,
+    visitor: &mut M,
+) {
+    let address = |i: usize| base.wrapping_offset(at[i] as isize);
+    let (mut i, part) = ((skip / block) as usize, skip % block);
+    // SAFETY: the caller's promise; lengths are cut to the room.
+    unsafe {
+        if part != 0 {
+            let len = (block - part).min(visitor.room());
+            visitor.run(address(i).wrapping_add(part as usize), len);
+            i += 1;
+        }
+        let whole = (at.len() - i).min((visitor.room() / block) as usize);
+        visitor.block_indexed(base, &at[i..i + whole], block);
+        i += whole;
+        let rest = visitor.room();
+        if i < at.len() && rest > 0 && rest < block {
+            visitor.run(address(i), rest);
+        }
+    }
+}
+
+/// Moves runs of any offsets and lengths.
+///
+/// # Safety
+/// As for [`walk`].
+#[inline(always)]
+unsafe fn walk_indexed<M: RunVisitor>(runs: &Runs, base: *mut u8, skip: u64, visitor: &mut M) {
+    let (first, start) = find(&runs.ends, skip);
+    let mut part = skip - start;
+    let mut before = skip;
+    for (at, end) in runs.at[first..].iter().zip(&runs.ends[first..]) {
+        let len = (end - before).min(visitor.room());
+        if len == 0 {
+            return;
+        }
+        let address = base.wrapping_offset(*at as isize);
+        // SAFETY: the caller's promise; the length is cut to the room.
+        unsafe { visitor.run(address.wrapping_add(part as usize), len) };
+        (part, before) = (0, *end);
+    }
+}
+
+/// Moves one node after the other.
+///
+/// # Safety
+/// As for [`walk`].
+#[inline(always)]
+unsafe fn walk_struct<M: RunVisitor>(list: &Parts, base: *mut u8, skip: u64, visitor: &mut M) {
+    let (first, start) = find(&list.ends, skip);
+    let mut part = skip - start;
+    for child in &list.parts[first..] {
+        if visitor.room() == 0 {
+            return;
+        }
+        let address = base.wrapping_offset(child.at as isize);
+        // SAFETY: the caller's promise.
+        unsafe { walk(&child.node, address, part, visitor) };
+        part = 0;
+    }
+}
+
 /// The part that holds packed byte `skip`: its number, and the packed offset where it starts.
+#[inline]
 fn find(ends: &[u64], skip: u64) -> (usize, u64) {
+    if skip == 0 {
+        return (0, 0);
+    }
     let first = ends.partition_point(|end| *end <= skip);
     (first, if first == 0 { 0 } else { ends[first - 1] })
 }
