@@ -3,7 +3,7 @@
 use crate::coll::executor::{Form, Function, Name, Signature, View, mismatch, root_bits};
 use crate::device::SLOT_MAX_BYTES;
 use crate::{Datatype, Error, Op, err};
-use ferry_schedule::{Collective, NeighbourExchange, Piece, Reduction, Region, Root};
+use ferry_schedule::{Collective, NeighbourExchange, Piece, Region, Root};
 use std::sync::Arc;
 
 /// Bytes at a slot's end for the signature of its member's call.
@@ -88,99 +88,127 @@ pub(super) fn plan_call(
     n: u32,
     reduction: Option<(&Arc<Op>, &Arc<Datatype>)>,
 ) -> Option<BoardCall> {
-    let n = i64::from(n);
-    let buffer = |count: i64, in_place: bool| {
-        if in_place {
-            Piece::recv(0, count)
-        } else {
-            Piece::send(0, count)
-        }
-    };
-    let reduced = |of: Reduction, factor: i64, in_place: bool, op: BoardOp| {
-        let (operation, t) = reduction?;
-        let plain =
-            operation.predefined_kind().is_some() && t.basic_kind().is_some() && t.is_dense();
-        let len = of.count.checked_mul(of.element)?.checked_mul(factor)?;
-        plain.then_some((op, len, buffer(of.count * factor, in_place), in_place))
-    };
-    let (op, len, input, in_place) = match *collective {
-        Collective::Barrier => (BoardOp::Barrier, 0, Piece::EMPTY, false),
+    match *collective {
+        Collective::Barrier => BoardCall::new(BoardOp::Barrier, 0, Piece::EMPTY, false),
         Collective::Bcast {
             root: Root::Rank(root),
             bytes,
-        } => (
-            BoardOp::Bcast { root },
-            bytes,
-            Piece::new(Region::Packed, 0, bytes),
-            false,
-        ),
-        Collective::Allgather { block, in_place } if block.bytes <= SLOT_MAX_BYTES as i64 => {
+        } => {
+            let data = Piece::new(Region::Packed, 0, bytes);
+            BoardCall::new(BoardOp::Bcast { root }, bytes, data, false)
+        }
+        Collective::Allgather { block, .. }
+        | Collective::Alltoall { block, .. }
+        | Collective::Scatter { block, .. }
+        | Collective::Gather { block, .. }
+            if block.bytes <= SLOT_MAX_BYTES as i64 =>
+        {
+            plan_blocks(collective, me, i64::from(n))
+        }
+        Collective::Allreduce { .. }
+        | Collective::ReduceScatterBlock { .. }
+        | Collective::Scan { .. }
+        | Collective::Exscan { .. }
+        | Collective::Reduce { .. } => plan_reduction(collective, i64::from(n), reduction?),
+        _ => None,
+    }
+}
+
+/// [`plan_call`] of a collective that moves a block for each rank.
+#[inline]
+fn plan_blocks(collective: &Collective<'_>, me: u32, n: i64) -> Option<BoardCall> {
+    match *collective {
+        Collective::Allgather { block, in_place } => {
             let own = if in_place {
                 Piece::recv(i64::from(me) * block.recv, block.recv)
             } else {
                 Piece::send(0, block.send)
             };
-            (
-                BoardOp::Allgather { unit: block.recv },
-                block.bytes,
-                own,
-                in_place,
-            )
+            let op = BoardOp::Allgather { unit: block.recv };
+            BoardCall::new(op, block.bytes, own, in_place)
         }
-        Collective::Alltoall { block, in_place } if block.bytes <= SLOT_MAX_BYTES as i64 => {
+        Collective::Alltoall { block, in_place } => {
             let each = if in_place { block.recv } else { block.send };
-            let all = buffer(each.saturating_mul(n), in_place);
-            (
-                BoardOp::Alltoall { recv: block.recv },
-                block.bytes.checked_mul(n)?,
-                all,
-                in_place,
-            )
-        }
-        Collective::Allreduce { of, in_place } => reduced(of, 1, in_place, BoardOp::Allreduce)?,
-        Collective::ReduceScatterBlock { of, in_place } => {
-            reduced(of, n, in_place, BoardOp::ReduceScatter { own: of.count })?
-        }
-        Collective::Scan { of, in_place } => {
-            reduced(of, 1, in_place, BoardOp::Scan { inclusive: true })?
-        }
-        Collective::Exscan { of, in_place } => {
-            reduced(of, 1, in_place, BoardOp::Scan { inclusive: false })?
+            let all = input(each.saturating_mul(n), in_place);
+            let op = BoardOp::Alltoall { recv: block.recv };
+            BoardCall::new(op, block.bytes.checked_mul(n)?, all, in_place)
         }
         Collective::Scatter {
             root: Root::Rank(root),
             block,
             in_place,
-        } if block.bytes <= SLOT_MAX_BYTES as i64 => {
+        } => {
             let all = Piece::send(0, block.send.saturating_mul(n));
-            let len = block.bytes.checked_mul(n)?;
             let recv = block.recv;
-            (BoardOp::Scatter { root, recv }, len, all, in_place)
+            let op = BoardOp::Scatter { root, recv };
+            BoardCall::new(op, block.bytes.checked_mul(n)?, all, in_place)
         }
         Collective::Gather {
             root: Root::Rank(root),
             block,
             in_place,
-        } if block.bytes <= SLOT_MAX_BYTES as i64 => {
-            let recv = block.recv;
+        } => {
             let own = Piece::send(0, block.send);
-            (BoardOp::Gather { root, recv }, block.bytes, own, in_place)
+            let recv = block.recv;
+            BoardCall::new(BoardOp::Gather { root, recv }, block.bytes, own, in_place)
+        }
+        _ => None,
+    }
+}
+
+/// [`plan_call`] of a reduction.
+#[inline]
+fn plan_reduction(
+    collective: &Collective<'_>,
+    n: i64,
+    (operation, datatype): (&Arc<Op>, &Arc<Datatype>),
+) -> Option<BoardCall> {
+    let (op, of, blocks, in_place) = match *collective {
+        Collective::Allreduce { of, in_place } => (BoardOp::Allreduce, of, 1, in_place),
+        Collective::ReduceScatterBlock { of, in_place } => {
+            (BoardOp::ReduceScatter { own: of.count }, of, n, in_place)
+        }
+        Collective::Scan { of, in_place } => (BoardOp::Scan { inclusive: true }, of, 1, in_place),
+        Collective::Exscan { of, in_place } => {
+            (BoardOp::Scan { inclusive: false }, of, 1, in_place)
         }
         Collective::Reduce {
             root: Root::Rank(root),
             of,
             in_place,
-        } => reduced(of, 1, in_place, BoardOp::Reduce { root })?,
+        } => (BoardOp::Reduce { root }, of, 1, in_place),
         _ => return None,
     };
-    let fits = (0..=(SLOT_MAX_BYTES - SIGNATURE_BYTES) as i64).contains(&len)
-        && (len > 0 || op == BoardOp::Barrier);
-    fits.then_some(BoardCall {
-        op,
-        len: len as usize,
-        input,
-        in_place,
-    })
+    let is_predefined = operation.predefined_kind().is_some()
+        && datatype.basic_kind().is_some()
+        && datatype.is_dense();
+    let len = of.count.checked_mul(of.element)?.checked_mul(blocks)?;
+    let call = BoardCall::new(op, len, input(of.count * blocks, in_place), in_place)?;
+    is_predefined.then_some(call)
+}
+
+/// `count` elements of the send buffer, or of the receive buffer in place.
+fn input(count: i64, in_place: bool) -> Piece {
+    if in_place {
+        Piece::recv(0, count)
+    } else {
+        Piece::send(0, count)
+    }
+}
+
+impl BoardCall {
+    /// A rank posts `len` bytes. `None`: they do not fit a slot, or there are none to move.
+    #[inline]
+    fn new(op: BoardOp, len: i64, input: Piece, in_place: bool) -> Option<BoardCall> {
+        let fits = (0..=(SLOT_MAX_BYTES - SIGNATURE_BYTES) as i64).contains(&len)
+            && (len > 0 || op == BoardOp::Barrier);
+        fits.then_some(BoardCall {
+            op,
+            len: len as usize,
+            input,
+            in_place,
+        })
+    }
 }
 
 /// The board call of an exchange with `neighbours` neighbours, counted with those that do not

@@ -4,7 +4,7 @@ use super::CommBoard;
 use super::counter_board::CounterBoard;
 use crate::coll::executor::{self, CollArgs, CollTag, Function, View};
 use crate::coll::select;
-use crate::device;
+use crate::device::{self, ProcId};
 use crate::{Comm, Datatype, Op, Result};
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
@@ -27,66 +27,71 @@ pub(super) fn set_up(comm: &Arc<Comm>, function: Function, root: i32) -> Result<
             return Ok(CommBoard::Unavailable);
         }
         if comm.rank() == 0
-            && let Some(lent) = d.allocate_board(n)
+            && let Some(allocated) = d.allocate_board(n)
         {
-            number = lent as i32
-                + if d.prefers_flat_board(n) {
-                    FLAT_FLAG
-                } else {
-                    0
-                };
+            let is_flat = d.prefers_flat_board(n);
+            number = allocated as i32 + if is_flat { FLAT_FLAG } else { 0 };
         }
     }
-    let int = Datatype::basic(Basic::Int32);
+    let bcast = Collective::Bcast {
+        root: Root::Rank(0),
+        bytes: 4,
+    };
+    let tag = CollTag::internal(0, function, root);
+    run_by_messages(comm, &bcast, &mut number, tag)?;
+    if number < 0 {
+        return Ok(CommBoard::Unavailable);
+    }
+    let board = open(comm, members, number);
+    // All members have opened it, or none uses it.
+    let mut is_open = i32::from(board.is_some());
     let of = Reduction {
         count: 1,
         element: 4,
         commutes: true,
     };
-    let by_messages = |collective: Collective<'_>, value: &mut i32, tag: CollTag| {
-        let view = View::Uniform {
+    let allreduce = Collective::Allreduce { of, in_place: true };
+    let tag = CollTag::internal(1, function, root);
+    run_by_messages(comm, &allreduce, &mut is_open, tag)?;
+    Ok(board
+        .filter(|_| is_open == 1)
+        .unwrap_or(CommBoard::Unavailable))
+}
+
+/// Opens the board of this number, which rank 0 has allocated.
+fn open(comm: &Comm, members: Vec<ProcId>, number: i32) -> Option<CommBoard> {
+    let (is_flat, number) = (number >= FLAT_FLAG, (number % FLAT_FLAG) as u32);
+    let (owner, me) = (members[0], comm.rank());
+    let mut d = device::device();
+    if is_flat {
+        let group = d.flat_board(owner, number, &members, me)?;
+        Some(CommBoard::Flat(group))
+    } else {
+        let group = d.counter_board(owner, number, members, me)?;
+        let board = CounterBoard::new(group, comm.context);
+        Some(CommBoard::Counter(Box::new(board)))
+    }
+}
+
+/// Runs a collective on one integer by messages. A reduction takes the minimum.
+fn run_by_messages(
+    comm: &Arc<Comm>,
+    collective: &Collective<'_>,
+    value: &mut i32,
+    tag: CollTag,
+) -> Result<()> {
+    let int = Datatype::basic(Basic::Int32);
+    let b = CollArgs {
+        comm,
+        send: View::Nothing,
+        recv: View::Uniform {
             address: std::ptr::from_mut(value).cast(),
             count: 1,
             datatype: int,
-        };
-        let reduction = Some((Op::of(Predefined::Min), int));
-        let b = CollArgs {
-            comm,
-            send: View::Nothing,
-            recv: view,
-            reduction,
-            root: -1,
-        };
-        // SAFETY: the calls below pass a buffer of one 4-byte integer.
-        unsafe { executor::run(&select::schedule(comm, &collective), &b, tag) }
-    };
-    by_messages(
-        Collective::Bcast {
-            root: Root::Rank(0),
-            bytes: 4,
         },
-        &mut number,
-        CollTag::internal(0, function, root),
-    )?;
-    if number < 0 {
-        return Ok(CommBoard::Unavailable);
-    }
-    let (is_flat, number) = (number >= FLAT_FLAG, (number % FLAT_FLAG) as u32);
-    let (owner, me) = (members[0], comm.rank());
-    let board = {
-        let mut d = device::device();
-        if is_flat {
-            d.flat_board(owner, number, &members, me)
-                .map(CommBoard::Flat)
-        } else {
-            d.counter_board(owner, number, members, me)
-                .map(|group| CommBoard::Counter(Box::new(CounterBoard::new(group, comm.context))))
-        }
+        reduction: Some((Op::of(Predefined::Min), int)),
+        root: -1,
     };
-    let mut there = i32::from(board.is_some());
-    let agree = Collective::Allreduce { of, in_place: true };
-    by_messages(agree, &mut there, CollTag::internal(1, function, root))?;
-    Ok(board
-        .filter(|_| there == 1)
-        .unwrap_or(CommBoard::Unavailable))
+    // SAFETY: the buffer is one 4-byte integer, as the callers' collectives say.
+    unsafe { executor::run(&select::schedule(comm, collective), &b, tag) }
 }

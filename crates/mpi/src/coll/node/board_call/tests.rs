@@ -5,6 +5,7 @@ use crate::coll::executor::NEW_WINDOW;
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
 use ferry_schedule::Block;
+use ferry_schedule::Reduction;
 
 fn allreduce(count: i64, op: &Arc<Op>, t: &Arc<Datatype>) -> Option<BoardCall> {
     let of = Reduction {
