@@ -126,7 +126,7 @@ impl File {
         }
         let begin = match self.begin_access(position, len as u64) {
             Ok(begin) if begin <= i64::MAX as u64 - displacement => displacement + begin,
-            Ok(_) => return Some(Err(err!(Arg, "the offset is beyond any file"))),
+            Ok(begin) => return Some(Err(beyond_any_file(begin, displacement))),
             Err(e) => return Some(Err(e)),
         };
         let stored = &*self.stored;
@@ -289,13 +289,13 @@ impl Transfer {
             access = exclusion.permitted(stored, access);
             sieves = access.sieve_writes != Choice::Never;
         }
-        let unlocked = exclusion.begin(stored, sieves);
-        access.lock_writes = unlocked.is_none();
+        let unlocked_write = exclusion.begin(stored, sieves);
+        access.lock_writes = unlocked_write.is_none();
         if access.lock_writes && !sieves {
             // A lock for each run makes sieving cheaper.
             access = exclusion.permitted(stored, access);
         }
-        (access, unlocked)
+        (access, unlocked_write)
     }
 
     /// In atomic mode: one lock for the pieces of a transfer, which are not atomic by themselves
@@ -408,4 +408,13 @@ impl Transfer {
         // SAFETY: the caller's promise.
         unsafe { representation.to_memory(m.address, m.count, &m.datatype, file, all) }
     }
+}
+
+#[cold]
+fn beyond_any_file(begin: u64, displacement: u64) -> Error {
+    err!(
+        Arg,
+        "the access begins at byte {begin} of a view whose displacement is {displacement}, which \
+         is beyond any file"
+    )
 }

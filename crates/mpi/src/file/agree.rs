@@ -7,40 +7,42 @@ use crate::{Comm, Error, Result, err};
 /// Blocks until all ranks have called it, with their results. If one has failed, all fail: the
 /// others with the class of the first such rank and its text.
 pub(super) fn on_success<T>(comm: &Comm, mine: Result<T>) -> Result<T> {
-    then(comm, mine, || Ok(()))
+    on_success_then(comm, mine, || Ok(()))
 }
 
 /// As [`on_success`]. When all ranks have come and none has failed, rank 0 calls `action`, whose
 /// failure is that of all ranks. The others return after that.
-pub(super) fn then<T>(
+pub(super) fn on_success_then<T>(
     comm: &Comm,
     mine: Result<T>,
     action: impl FnOnce() -> Result<()>,
 ) -> Result<T> {
-    same_then(comm, mine, [], String::new, action)
+    on_same_values_then(comm, mine, [], String::new, action)
 }
 
-/// As [`then`], if all ranks pass the same values. Otherwise all fail (NotSame), each with its own
-/// text of what it has passed. One agreement for all of that: where ranks share cores, messages are
-/// what such a call costs.
-pub(super) fn same_then<T, const N: usize>(
+/// As [`on_success_then`], if all ranks pass the same values. Otherwise all fail (NotSame), each
+/// with its own text of the difference. One agreement for all of that: where ranks share cores,
+/// messages are what such a call costs.
+pub(super) fn on_same_values_then<T, const N: usize>(
     comm: &Comm,
     mine: Result<T>,
     values: [u64; N],
-    passed: impl FnOnce() -> String,
+    difference: impl FnOnce() -> String,
     action: impl FnOnce() -> Result<()>,
 ) -> Result<T> {
     let agreement = Agreement::of_all(comm)?;
-    let mut told = Vec::new();
-    put_u64(&mut told, u64::from(mine.is_err()));
+    let mut message = Vec::new();
+    put_u64(&mut message, u64::from(mine.is_err()));
     match &mine {
-        Ok(_) => values.iter().for_each(|value| put_u64(&mut told, *value)),
-        Err(e) => put_failure(&mut told, comm.rank(), e),
+        Ok(_) => values
+            .iter()
+            .for_each(|value| put_u64(&mut message, *value)),
+        Err(e) => put_failure(&mut message, comm.rank(), e),
     }
-    let gathered = agreement.gather(0, told)?;
+    let gathered = agreement.gather(0, message)?;
     let (mut verdict, mut own) = (Vec::new(), None);
     if agreement.rank() == 0 {
-        verdict = judge(&gathered, &values)?;
+        verdict = verdict_of(&gathered, &values)?;
         if verdict.is_empty()
             && let Err(e) = action()
         {
@@ -55,7 +57,7 @@ pub(super) fn same_then<T, const N: usize>(
     }
     match &verdict[..] {
         [] => Ok(mine),
-        DIFFERENT => Err(err!(NotSame, "{}", passed())),
+        DIFFERENT => Err(err!(NotSame, "{}", difference())),
         failure => Err(failure_of(&mut Reader(failure))?),
     }
 }
@@ -64,7 +66,7 @@ pub(super) fn same_then<T, const N: usize>(
 const DIFFERENT: &[u8] = b"different";
 
 /// What rank 0 tells the others: nothing, [`DIFFERENT`], or the first failure.
-fn judge<const N: usize>(gathered: &[u8], values: &[u64; N]) -> Result<Vec<u8>> {
+fn verdict_of<const N: usize>(gathered: &[u8], values: &[u64; N]) -> Result<Vec<u8>> {
     let (mut reader, mut same) = (Reader(gathered), true);
     while !reader.is_empty() {
         if reader.u64()? == 1 {
@@ -102,7 +104,7 @@ mod tests {
     use super::*;
     use crate::Kind;
 
-    fn told(results: &[Result<u64>]) -> Vec<u8> {
+    fn messages(results: &[Result<u64>]) -> Vec<u8> {
         let mut all = Vec::new();
         for (rank, result) in results.iter().enumerate() {
             put_u64(&mut all, u64::from(result.is_err()));
@@ -117,12 +119,12 @@ mod tests {
     #[test]
     fn the_first_failure_counts_and_then_the_values() {
         let bad = |text| Err(Error::new(Kind::Arg, text));
-        let verdict = |results: &[Result<u64>]| judge(&told(results), &[7]).unwrap();
+        let verdict = |results: &[Result<u64>]| verdict_of(&messages(results), &[7]).unwrap();
         assert!(verdict(&[Ok(7), Ok(7), Ok(7)]).is_empty());
         assert_eq!(verdict(&[Ok(7), Ok(8), Ok(7)]), DIFFERENT);
         let failure = verdict(&[Ok(7), Ok(8), bad("one"), Ok(7), bad("two")]);
         let e = failure_of(&mut Reader(&failure)).unwrap();
         assert_eq!((e.kind(), e.text()), (Kind::Arg, "on rank 2: one"));
-        assert!(judge(&[1], &[7]).is_err());
+        assert!(verdict_of(&[1], &[7]).is_err());
     }
 }

@@ -136,16 +136,16 @@ impl File {
         let ended = pending.clone();
         let t = &pending.transfer;
         let one_run = t.view.layout.is_contiguous() && !t.access.atomic;
-        let unlocked = match t.direction {
+        let unlocked_write = match t.direction {
             Direction::Read => Some(None),
             Direction::Write if one_run => t.sieve_exclusion.begin(&*t.stored, false).map(Some),
             Direction::Write => None,
         };
-        match (t.contiguous().filter(|_| one_run), unlocked) {
-            (Some(at), Some(unlocked)) => {
+        match (t.contiguous().filter(|_| one_run), unlocked_write) {
+            (Some(at), Some(unlocked_write)) => {
                 let offset = t.view.layout.offset_of(t.position);
                 let on_end = Box::new(move |result| {
-                    drop(unlocked);
+                    drop(unlocked_write);
                     ended.end(ended.moved(result));
                 });
                 let (stored, len) = (t.stored.clone(), t.bytes as usize);

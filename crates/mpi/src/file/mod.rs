@@ -104,10 +104,10 @@ impl File {
     ///
     /// Errors: NotSame if the ranks pass different values.
     pub fn set_atomic(&self, atomic: bool) -> Result<()> {
-        let passed =
+        let difference =
             || format!("flag is {atomic}, but not on all ranks: atomicity is the same for all");
         let values = [u64::from(atomic)];
-        agree::same_then(&self.comm, Ok(()), values, passed, || Ok(()))?;
+        agree::on_same_values_then(&self.comm, Ok(()), values, difference, || Ok(()))?;
         self.atomic.store(atomic, Ordering::Relaxed);
         Ok(())
     }

@@ -128,10 +128,10 @@ impl Opening {
         })
     }
 
-    /// Step 1 on rank 0. `told`: what all ranks have told of their arguments.
-    fn open_first(&self, told: &[u8]) -> Result<(Arc<dyn StoredFile>, u64)> {
+    /// Step 1 on rank 0. `gathered`: the arguments of all ranks, or their errors.
+    fn open_first(&self, gathered: &[u8]) -> Result<(Arc<dyn StoredFile>, u64)> {
         self.mode.check()?;
-        let mut reader = Reader(told);
+        let mut reader = Reader(gathered);
         let mut rank = 0;
         while !reader.is_empty() {
             if reader.u64()? == 0 {
@@ -172,7 +172,7 @@ impl Opening {
         }
         // What the program has done to the file before, on any rank, has been done.
         let gathered = agreement.gather(0, own)?;
-        let mut told = Vec::new();
+        let mut message = Vec::new();
         let mut own = None;
         if agreement.rank() == 0 {
             let opened = match mine {
@@ -181,29 +181,29 @@ impl Opening {
             };
             match opened {
                 Ok((stored, bytes)) => {
-                    put_u64(&mut told, 1);
-                    put_u64(&mut told, process().new_context().0);
-                    put_u64(&mut told, bytes);
-                    SharedPointer::announce(comm).put(&mut told);
+                    put_u64(&mut message, 1);
+                    put_u64(&mut message, process().new_context().0);
+                    put_u64(&mut message, bytes);
+                    SharedPointer::announce(comm).put(&mut message);
                     match stored.can_write() {
-                        true => OtherOpens::enter(&*stored).put(&mut told),
-                        false => OtherOpens::Unknown.put(&mut told),
+                        true => OtherOpens::enter(&*stored).put(&mut message),
+                        false => OtherOpens::Unknown.put(&mut message),
                     }
                     own = Some(Ok(stored));
                 }
                 Err(e) => {
-                    put_u64(&mut told, 0);
-                    put_failure(&mut told, 0, &e);
+                    put_u64(&mut message, 0);
+                    put_failure(&mut message, 0, &e);
                     own = Some(Err(e));
                 }
             }
         }
-        let told = agreement.broadcast(0, told)?;
+        let message = agreement.broadcast(0, message)?;
         if let Err(e) = mine {
             return Err(e.clone());
         }
         let stored = own.transpose()?;
-        let mut reader = Reader(&told);
+        let mut reader = Reader(&message);
         if reader.u64()? == 0 {
             return Err(failure_of(&mut reader)?);
         }
@@ -316,7 +316,7 @@ impl File {
         } else {
             Ok(())
         };
-        let closed = agree::then(&self.comm, flushed, || {
+        let closed = agree::on_success_then(&self.comm, flushed, || {
             if self.mode.delete_on_close {
                 PosixStore.delete(&self.path)?;
             }

@@ -47,19 +47,19 @@ impl File {
                 Ok(0)
             })
         });
-        let mut told = Vec::new();
+        let mut message = Vec::new();
         match &mine {
             Ok(_) => {
-                put_u64(&mut told, 1);
-                put_u64(&mut told, etypes);
+                put_u64(&mut message, 1);
+                put_u64(&mut message, etypes);
             }
             Err(e) => {
-                put_u64(&mut told, 0);
-                put_failure(&mut told, self.comm.rank(), e);
+                put_u64(&mut message, 0);
+                put_failure(&mut message, self.comm.rank(), e);
             }
         }
         let agreement = Agreement::of_all(&self.comm)?;
-        let gathered = agreement.gather(0, told)?;
+        let gathered = agreement.gather(0, message)?;
         let parts = match agreement.rank() {
             0 => self.order(&gathered, self.comm.size() as usize)?,
             _ => Vec::new(),

@@ -96,17 +96,17 @@ impl File {
     /// Errors: that of `whence`; Arg; NotSame if the ranks pass different arguments. On all ranks.
     pub fn seek_shared(&self, offset: i64, whence: Result<Whence>) -> Result<()> {
         let mine = whence.as_ref().copied().unwrap_or(Whence::Beginning);
-        let passed = || {
+        let difference = || {
             format!(
                 "offset is {offset}, but not on all ranks, or whence differs: a seek of the shared \
                  file pointer is the same for all"
             )
         };
-        agree::same_then(
+        agree::on_same_values_then(
             &self.comm,
             whence,
             [offset as u64, mine as u64],
-            passed,
+            difference,
             || {
                 let moved = self.moved(offset, mine, self.shared.load()?)?;
                 self.shared.store(moved)

@@ -46,9 +46,10 @@ impl File {
             }
             Ok(())
         });
-        let passed = || format!("size is {size}, but not on all ranks: it has to be the same");
+        let difference = || format!("size is {size}, but not on all ranks: it has to be the same");
         let values = [size as u64];
-        let done = agree::same_then(&self.comm, mine, values, passed, || set(size as u64));
+        let done =
+            agree::on_same_values_then(&self.comm, mine, values, difference, || set(size as u64));
         // Rank 0 has set it.
         if done.is_ok() && !self.shared.is_on_node() {
             transfer::refresh(&*self.stored);
@@ -69,7 +70,7 @@ impl File {
         };
         if self.shared.is_on_node() {
             // One system has all that was written.
-            return agree::then(&self.comm, mine, flush);
+            return agree::on_success_then(&self.comm, mine, flush);
         }
         agree::on_success(&self.comm, mine.and_then(|()| flush()))
     }

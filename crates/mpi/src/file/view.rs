@@ -191,9 +191,9 @@ impl File {
             Ok(view)
         });
         let bytes = mine.as_ref().map_or(0, |view| view.etype_bytes);
-        let passed = || format!("etype has {bytes} bytes in the file, but not on all ranks");
+        let difference = || format!("etype has {bytes} bytes in the file, but not on all ranks");
         let reset = || self.shared.store(0);
-        let view = agree::same_then(&self.comm, mine, [bytes], passed, reset)?;
+        let view = agree::on_same_values_then(&self.comm, mine, [bytes], difference, reset)?;
         self.plain_view.store(view.plain(), Ordering::Relaxed);
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
         *self.position.lock().unwrap_or_else(PoisonError::into_inner) = 0;

@@ -159,9 +159,10 @@ impl Window {
                 .sieve_exclusion
                 .write(stored, &self.memory[..self.len], start);
         }
-        let unlocked = self.sieve_exclusion.begin(stored, false);
+        // Held until all runs are written, as is the lock.
+        let unlocked_write = self.sieve_exclusion.begin(stored, false);
         // One lock for all runs: each is two messages to a server.
-        let _lock = match unlocked {
+        let _lock = match unlocked_write {
             Some(_) => None,
             None => transfer::lock_write(stored, start..start.saturating_add(self.len as u64))?,
         };
