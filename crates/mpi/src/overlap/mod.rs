@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! run ─┬─ setting                          FERRY_OVERLAP and its kin
-//!      ├─ site ── verdict ── reports       which call sites overlap; all ranks decide together
+//!      ├─ site ── verdict ── report_exchange  which call sites overlap; all ranks decide together
 //!      └─ start ─┬─ buffer_access          which memory the schedule uses
 //!                ├─ guarded_pages          pages whose bytes have not arrived
 //!                ├─ send_copy              copies of what is sent
@@ -25,11 +25,11 @@ mod buffer_access;
 mod guarded_pages;
 mod lock;
 mod pending;
-mod report;
-mod reports;
+mod report_exchange;
 mod send_copy;
 mod setting;
 mod site;
+mod site_report;
 mod start;
 mod verdict;
 
@@ -37,11 +37,11 @@ pub use pending::{complete_pending, is_pending};
 pub use setting::{Mode, separates_memory, start, stop};
 
 use crate::coll::executor::{self, BoundSchedule, CollArgs, CollTag, Form, Function};
-use crate::{Comm, Result, process};
+use crate::{Comm, Op, Result, process};
 use buffer_access::BufferAccess;
 use ferry_schedule::{Collective, Schedule};
 use pending::close_late;
-use reports::{open_span, receive_reports, send_reports};
+use report_exchange::{open_span, receive_reports, send_reports};
 use site::{Choice, Record};
 use start::OverlapStart;
 use std::sync::Arc;
@@ -59,25 +59,8 @@ pub(crate) unsafe fn run(
     schedule: impl FnOnce() -> Arc<Schedule>,
 ) -> Option<Result<()>> {
     let comm = b.comm;
-    let mut mode = setting::mode();
-    if mode == Mode::Off {
-        if comm.coll.overlap() != Some(true) {
-            return None;
-        }
-        mode = setting::start_late();
-        if mode == Mode::Off {
-            return None;
-        }
-    }
-    if comm.size() < 2 && !comm.is_inter() {
-        return None;
-    }
-    let least = setting::min_bytes(mode);
-    if buffer_access::moved_bytes(collective, comm.remote_group().size().max(comm.size()))? < least
-        || !setting::is_wanted(comm, mode)
-        || b.reduction
-            .is_some_and(|(op, _)| op.predefined_kind().is_none())
-    {
+    let mode = mode_for(comm)?;
+    if !may_pay(collective, b, mode) {
         return None;
     }
     let schedule = schedule();
@@ -89,7 +72,7 @@ pub(crate) unsafe fn run(
         .chain(&accesses.recv)
         .map(|t| t.bytes.len())
         .sum();
-    if (bytes as i64) < least {
+    if (bytes as i64) < setting::min_bytes(mode) {
         return None;
     }
     let kind = setting::guard_kind()?;
@@ -102,7 +85,7 @@ pub(crate) unsafe fn run(
         site,
         mode,
         accesses.independent,
-        at(comm, tag),
+        call_id(comm, tag),
         members(comm),
     );
     if choice == Choice::Block || (choice == Choice::Trace && !accesses.independent) {
@@ -129,8 +112,34 @@ pub(crate) unsafe fn run(
     })
 }
 
+/// The mode that holds for a communicator. `None`: its collectives do not overlap.
+#[inline]
+fn mode_for(comm: &Comm) -> Option<Mode> {
+    let mode = match setting::mode() {
+        Mode::Off if comm.coll.overlap() == Some(true) => setting::start_late(),
+        mode => mode,
+    };
+    (mode != Mode::Off).then_some(mode)
+}
+
+/// May a collective pay that returns early, as far as its arguments tell?
+fn may_pay(collective: &Collective<'_>, b: &CollArgs<'_>, mode: Mode) -> bool {
+    let comm = b.comm;
+    if comm.size() < 2 && !comm.is_inter() {
+        return false;
+    }
+    let ranks = comm.remote_group().size().max(comm.size());
+    let Some(moved) = buffer_access::moved_bytes(collective, ranks) else {
+        return false;
+    };
+    let is_predefined = |op: &Op| op.predefined_kind().is_some();
+    moved >= setting::min_bytes(mode)
+        && setting::is_wanted(comm, mode)
+        && b.reduction.is_none_or(|(op, _)| is_predefined(op))
+}
+
 /// The call, as all ranks name it.
-fn at(comm: &Comm, tag: CollTag) -> CallId {
+fn call_id(comm: &Comm, tag: CollTag) -> CallId {
     CallId {
         context: comm.context.0,
         number: tag.sequence(),

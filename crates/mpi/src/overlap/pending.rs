@@ -2,7 +2,7 @@
 //! them.
 
 use super::lock::lock;
-use super::reports::send_reports;
+use super::report_exchange::send_reports;
 use super::site::{self, Record};
 use crate::coll::executor::{self, BoundSchedule, CollTag, HangDescription};
 use crate::device::{self, Completion};

@@ -2,7 +2,7 @@
 
 use super::lock::lock;
 use super::pending::{close_late, complete_before_fork, complete_pending};
-use super::{report, site};
+use super::{site, site_report};
 use crate::{Comm, Result, device, err, process};
 use ferry_pageguard::{Kind, enable};
 use std::ffi::CStr;
@@ -226,7 +226,7 @@ fn prepare(mode: Mode) -> Result<()> {
     ferry_pageguard::set_before_fork(complete_before_fork)
         .map_err(|e| err!(Other, "overlap cannot be prepared: {e}"))?;
     if mode != Mode::Trace {
-        report::read_orders(process::process().me)?;
+        site_report::read_orders(process::process().me)?;
     }
     let at = MODES.iter().position(|m| m.1 == mode).unwrap_or(0);
     MODE.store(at as u8, Relaxed);
@@ -253,12 +253,12 @@ pub fn stop(print: &mut dyn FnMut(&str)) -> Result<()> {
     ferry_pageguard::stop();
     if std::env::var("FERRY_OVERLAP_REPORT").is_ok_and(|v| !matches!(v.trim(), "" | "0")) {
         let without = lock(&NO_GUARD_REASON).clone();
-        for line in report::lines(without.as_deref()) {
+        for line in site_report::lines(without.as_deref()) {
             print(&line);
         }
     }
     let result = if mode == Mode::Trace {
-        report::write_orders(process::process().me)
+        site_report::write_orders(process::process().me)
     } else {
         Ok(())
     };

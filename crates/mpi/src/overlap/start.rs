@@ -5,7 +5,7 @@ use super::buffer_access::{self, Access, BufferAccess, peer_number, span};
 use super::guarded_pages::{GuardPlan, GuardedPages};
 use super::lock::lock;
 use super::pending::{COLLECTIVES, PENDING, PendingCollective};
-use super::reports::open_span;
+use super::report_exchange::open_span;
 use super::send_copy::SendCopy;
 use super::site::{self, Record};
 use crate::Result;
@@ -237,34 +237,36 @@ impl OverlapStart {
             }
             sends.push(req);
         }
-        // Empty messages are part of the schedule, too.
-        {
-            let mut d = device::device();
-            for step in &bound.schedule.steps {
-                match *step {
-                    Step::Send { peer, from } if from.count == 0 => {
-                        // SAFETY: nothing is read.
-                        sends.extend(unsafe {
-                            bound.send(&mut d, peer, (std::ptr::null(), 0), false)
-                        });
-                    }
-                    Step::Recv { peer, into } if into.count == 0 => {
-                        // SAFETY: nothing is written.
-                        let req = unsafe {
-                            bound.receive_deferred(&mut d, peer, std::ptr::null_mut(), 0, [0; 2])
-                        };
-                        sends.push(req);
-                    }
-                    _ => {}
-                }
-            }
-            d.drop_within_call();
-        }
+        self.start_empty(&mut sends);
         Remaining::Independent {
             sends,
             incoming,
             queue,
         }
+    }
+
+    /// Starts the empty messages, which are part of the schedule, too.
+    fn start_empty(&self, requests: &mut Vec<ReqId>) {
+        let bound = &self.bound;
+        let mut d = device::device();
+        for step in &bound.schedule.steps {
+            match *step {
+                Step::Send { peer, from } if from.count == 0 => {
+                    // SAFETY: nothing is read.
+                    let req = unsafe { bound.send(&mut d, peer, (std::ptr::null(), 0), false) };
+                    requests.extend(req);
+                }
+                Step::Recv { peer, into } if into.count == 0 => {
+                    // SAFETY: nothing is written.
+                    let req = unsafe {
+                        bound.receive_deferred(&mut d, peer, std::ptr::null_mut(), 0, [0; 2])
+                    };
+                    requests.push(req);
+                }
+                _ => {}
+            }
+        }
+        d.drop_within_call();
     }
 
     /// Posts all receives. Also returns the order in which to request them.
