@@ -5,12 +5,12 @@
 //! context of its own, its number of partitions and their size. Messages in that context carry its
 //! partitions, whatever the receiver's are:
 //!
-//! - *Larger ones* than [`GATHERED_MAX_BYTES`] are a message each, whose tag is the partition's
+//! - *Larger ones* than [`AGGREGATED_MAX_BYTES`] are a message each, whose tag is the partition's
 //!   number. It is received directly into its place in the receive buffer.
-//! - *Smaller ones* wait until there are [`HELD_MAX_BYTES`] of them, until the last is released, or
-//!   until the sender makes progress, as in its next wait. While they are released one right after
-//!   the other, they wait for up to [`RUN_MAX_BYTES`]. Those that lie side by side then go as one
-//!   message, a *run*, whose tag is the first one's number.
+//! - *Smaller ones* are aggregated: they wait until there are [`FLUSH_BYTES`] of them, until the
+//!   last is released, or until the sender makes progress, as in its next wait. While they are
+//!   released one right after the other, they wait for up to [`RUN_MAX_BYTES`]. Those that lie side
+//!   by side then go as one message, a *run*, whose tag is the first one's number.
 //!
 //! The receiver does not know which run comes next. It receives into the place of the partitions
 //! that are missing, if these lie side by side: mostly they come in order. A run of others is moved
@@ -28,21 +28,21 @@ use crate::pt2pt::PersistentBuffer;
 use crate::{Result, err};
 use std::time::Duration;
 
-/// Partitions of up to so many bytes go in runs. An estimate: larger ones cost more to copy than a
-/// message of their own does.
-const GATHERED_MAX_BYTES: u64 = 4 << 10;
+/// Partitions of up to so many bytes are aggregated. An estimate: larger ones cost more to copy
+/// than a message of their own does.
+const AGGREGATED_MAX_BYTES: u64 = 4 << 10;
 /// Maximum length of a run. Shared memory still sends such a message eagerly.
 const RUN_MAX_BYTES: u64 = 64 << 10;
 /// So many bytes of released partitions are sent, unless the first of them was released within
-/// [`AT_ONCE_MAX`].
-const HELD_MAX_BYTES: u64 = 16 << 10;
+/// [`BURST_MAX`].
+const FLUSH_BYTES: u64 = 16 << 10;
 /// Maximum time between the releases of a run's first and last partition that make it longer than
-/// [`HELD_MAX_BYTES`]. An estimate: a message's latency between nodes.
-const AT_ONCE_MAX: Duration = Duration::from_micros(5);
+/// [`FLUSH_BYTES`]. An estimate: a message's latency between nodes.
+const BURST_MAX: Duration = Duration::from_micros(5);
 
-/// Do partitions of so many bytes go in runs? Both sides know it from the announcement.
-fn gathers(bytes: u64) -> bool {
-    (1..=GATHERED_MAX_BYTES).contains(&bytes)
+/// Are partitions of so many bytes aggregated? Both sides know it from the announcement.
+fn is_aggregated(bytes: u64) -> bool {
+    (1..=AGGREGATED_MAX_BYTES).contains(&bytes)
 }
 
 /// Operations on a partitioned request.

@@ -2,7 +2,7 @@
 
 use super::{
     ANNOUNCEMENT_BYTES, ANNOUNCEMENT_SOURCE, Announcement, Partitioned, Parts, RUN_MAX_BYTES,
-    check_partition, gathers,
+    check_partition, is_aggregated,
 };
 use crate::buffer::{self, stretch};
 use crate::device::{self, Background, Device, Pattern, ReqId, Sink, Tags};
@@ -120,23 +120,7 @@ pub unsafe fn receive_init(
         state: StateLock::new(state),
     });
     let partitioned = receiving.clone();
-    Request::partitioned_work(
-        comm,
-        partitioned,
-        Box::new(move |d| {
-            receiving.is_active.store(true, Ordering::Relaxed);
-            let mut state = receiving.state.lock();
-            (state.posted, state.failed) = (false, None);
-            let posted = receiving.post(d, &mut state);
-            let goes_on = !posted || state.runs.missing > 0;
-            let starts = goes_on && !std::mem::replace(&mut state.in_background, true);
-            drop(state);
-            if starts {
-                d.add_background(receiving.clone());
-            }
-            Active::Work(receiving.clone())
-        }),
-    )
+    Request::partitioned_work(comm, partitioned, Box::new(move |d| receiving.start(d)))
 }
 
 /// Goes on until the announcement has arrived, and all runs have. The program may wait for its send
@@ -154,6 +138,21 @@ impl Background for Receiving {
 }
 
 impl Receiving {
+    /// Starts the receive (MPI_Start): no partition has arrived.
+    fn start(self: &Arc<Self>, d: &mut Device) -> Active {
+        self.is_active.store(true, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        (state.posted, state.failed) = (false, None);
+        let posted = self.post(d, &mut state);
+        let goes_on = !posted || state.runs.missing > 0;
+        let begins = goes_on && !std::mem::replace(&mut state.in_background, true);
+        drop(state);
+        if begins {
+            d.add_background(self.clone());
+        }
+        Active::Work(self.clone())
+    }
+
     /// Posts this round's receives once the announcement has arrived. True if they are posted.
     fn post(&self, d: &mut Device, state: &mut ReceiveProgress) -> bool {
         if state.posted {
@@ -202,7 +201,7 @@ impl Receiving {
                 return true;
             }
         }
-        if gathers(bytes) {
+        if is_aggregated(bytes) {
             state.runs.arrived.clear();
             state.runs.arrived.resize(partitions as usize, false);
             state.runs.missing = partitions as usize;
@@ -392,7 +391,7 @@ impl Receiving {
         // The sender's partitions that overlap this one.
         let first = (partition * own / theirs) as usize;
         let last = ((partition + 1) * own).div_ceil(theirs) as usize;
-        if gathers(theirs) {
+        if is_aggregated(theirs) {
             let runs = &state.runs;
             let end = last.min(runs.arrived.len());
             return runs.missing == 0 || runs.arrived[first.min(end)..end].iter().all(|&a| a);

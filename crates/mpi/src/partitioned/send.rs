@@ -1,8 +1,8 @@
 //! The sender's side: MPI_Psend_init and MPI_Pready.
 
 use super::{
-    ANNOUNCEMENT_SOURCE, AT_ONCE_MAX, Announcement, HELD_MAX_BYTES, Partitioned, Parts,
-    RUN_MAX_BYTES, check_partition, gathers,
+    ANNOUNCEMENT_SOURCE, Announcement, BURST_MAX, FLUSH_BYTES, Partitioned, Parts, RUN_MAX_BYTES,
+    check_partition, is_aggregated,
 };
 use crate::buffer::source;
 use crate::device::{self, Background, ContextId, Device, Key, ReqId, SendMode, Source};
@@ -23,7 +23,7 @@ struct Sending {
     channel: ContextId,
     source: u32,
     comm: Arc<Comm>,
-    /// All partitions are at most [`HELD_MAX_BYTES`], or time is virtual. Then the time of releases
+    /// All partitions are at most [`FLUSH_BYTES`], or time is virtual. Then the time of releases
     /// does not matter.
     is_timeless: bool,
     /// Bytes of a partition.
@@ -38,13 +38,13 @@ struct SendProgress {
     ready: Vec<bool>,
     /// How many are not released yet.
     unready: usize,
-    /// Where partitions lie that are released and not sent, if they go in runs.
-    held: Range<usize>,
+    /// Where partitions lie that are released and not sent, if they are aggregated.
+    unsent: Range<usize>,
     /// How many these are.
-    held_count: usize,
+    unsent_count: usize,
     /// When the first of these was released, if that matters.
-    held_since: Option<Instant>,
-    /// Partitions that were sent, if they go in runs.
+    oldest_release: Option<Instant>,
+    /// Partitions that were sent, if they are aggregated.
     sent: Vec<bool>,
     /// The device makes progress with this send.
     in_background: bool,
@@ -72,33 +72,22 @@ pub unsafe fn send_init(
     let channel = process().new_context();
     let to = to.map(|rank| comm.peer(rank));
     let total = parts.bytes().saturating_mul(partitions as u64);
-    let is_timeless = total <= HELD_MAX_BYTES || device::device().is_virtual();
+    let is_timeless = total <= FLUSH_BYTES || device::device().is_virtual();
     if let Some(to) = to {
         let announcement = Announcement {
             channel,
             partitions: partitions as u64,
             bytes: parts.bytes(),
-        }
-        .encode();
-        let key = Key {
-            context: comm.context.partitioned(),
-            source: ANNOUNCEMENT_SOURCE | comm.rank(),
-            tag,
         };
-        let mut d = device::device();
-        // SAFETY: the device owns the bytes.
-        let sent = unsafe { d.send(to, key, Source::Owned(announcement), SendMode::Standard) };
-        if let Some(req) = sent {
-            d.detach(req);
-        }
+        announce(comm, to, tag, &announcement);
     }
     let state = StateLock::new(SendProgress {
         ready: vec![false; partitions],
         unready: partitions,
-        held: 0..0,
-        held_count: 0,
-        held_since: None,
-        sent: match gathers(parts.bytes()) {
+        unsent: 0..0,
+        unsent_count: 0,
+        oldest_release: None,
+        sent: match is_aggregated(parts.bytes()) {
             true => vec![false; partitions],
             false => Vec::new(),
         },
@@ -118,25 +107,23 @@ pub unsafe fn send_init(
         state,
     });
     let partitioned = sending.clone();
-    Request::partitioned_work(
-        comm,
-        partitioned,
-        Box::new(move |d| {
-            sending.is_active.store(true, Ordering::Relaxed);
-            let mut state = sending.state.lock();
-            state.ready.fill(false);
-            state.sent.fill(false);
-            state.unready = sending.parts.partitions;
-            state.failed = None;
-            let goes_on = !state.sent.is_empty() && !state.in_background && sending.to.is_some();
-            state.in_background |= goes_on;
-            drop(state);
-            if goes_on {
-                d.add_background(sending.clone());
-            }
-            Active::Work(sending.clone())
-        }),
-    )
+    Request::partitioned_work(comm, partitioned, Box::new(move |d| sending.start(d)))
+}
+
+/// Sends the receiver an announcement.
+fn announce(comm: &Comm, to: device::ProcId, tag: u32, announcement: &Announcement) {
+    let key = Key {
+        context: comm.context.partitioned(),
+        source: ANNOUNCEMENT_SOURCE | comm.rank(),
+        tag,
+    };
+    let bytes = Source::Owned(announcement.encode());
+    let mut d = device::device();
+    // SAFETY: the device owns the bytes.
+    let sent = unsafe { d.send(to, key, bytes, SendMode::Standard) };
+    if let Some(req) = sent {
+        d.detach(req);
+    }
 }
 
 impl SendProgress {
@@ -154,41 +141,58 @@ impl SendProgress {
 }
 
 impl Sending {
-    /// Holds a partition for a run. True if there is enough to send. Without the device: most
-    /// partitions of a run only wait.
+    /// Starts the send (MPI_Start): no partition is released.
+    fn start(self: &Arc<Self>, d: &mut Device) -> Active {
+        self.is_active.store(true, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.ready.fill(false);
+        state.sent.fill(false);
+        state.unready = self.parts.partitions;
+        state.failed = None;
+        let goes_on = !state.sent.is_empty() && !state.in_background && self.to.is_some();
+        state.in_background |= goes_on;
+        drop(state);
+        if goes_on {
+            d.add_background(self.clone());
+        }
+        Active::Work(self.clone())
+    }
+
+    /// Adds a partition to those that wait to go in a run. True if there is enough to send. Without
+    /// the device: most partitions of a run only wait.
     ///
     /// Errors: Arg if it has been released already.
-    fn hold(&self, at: usize) -> Result<bool> {
+    fn add_to_run(&self, at: usize) -> Result<bool> {
         let state = &mut *self.state.lock();
         state.release(at)?;
-        if state.held_count == 0 {
-            state.held = at..at + 1;
-            state.held_since = (!self.is_timeless).then(Instant::now);
+        if state.unsent_count == 0 {
+            state.unsent = at..at + 1;
+            state.oldest_release = (!self.is_timeless).then(Instant::now);
         } else {
-            state.held = state.held.start.min(at)..state.held.end.max(at + 1);
+            state.unsent = state.unsent.start.min(at)..state.unsent.end.max(at + 1);
         }
-        let before = state.held_count as u64 * self.bytes;
+        let before = state.unsent_count as u64 * self.bytes;
         let bytes = before + self.bytes;
-        state.held_count += 1;
+        state.unsent_count += 1;
         if state.unready == 0 || bytes >= RUN_MAX_BYTES {
             return Ok(true);
         }
-        // The clock is read once for every `HELD_MAX_BYTES`.
-        let is_time = bytes / HELD_MAX_BYTES > before / HELD_MAX_BYTES;
-        let at_once = |since: Instant| since.elapsed() <= AT_ONCE_MAX;
-        Ok(is_time && !state.held_since.is_some_and(at_once))
+        // The clock is read once for every `FLUSH_BYTES`.
+        let is_time = bytes / FLUSH_BYTES > before / FLUSH_BYTES;
+        let in_burst = |since: Instant| since.elapsed() <= BURST_MAX;
+        Ok(is_time && !state.oldest_release.is_some_and(in_burst))
     }
 
-    /// Sends partition `at`, which the program has just released, or those that are held with it.
-    /// Apart from [`Sending::hold`], so that a partition that waits pays nothing for it.
+    /// Sends partition `at`, which the program has just released, or those that wait with it.
+    /// Apart from [`Sending::add_to_run`], so that a partition that waits pays nothing for it.
     ///
     /// Errors: Arg if it is sent alone and has been released already.
     #[inline(never)]
     fn send_released(&self, at: usize) -> Result<()> {
         let mut d = device::device();
         let state = &mut *self.state.lock();
-        if gathers(self.bytes) {
-            self.send_held(&mut d, state);
+        if is_aggregated(self.bytes) {
+            self.send_runs(&mut d, state);
         } else {
             state.release(at)?;
             self.send(&mut d, state, at, 1);
@@ -213,17 +217,17 @@ impl Sending {
         state.active.extend(request);
     }
 
-    /// Sends the partitions that are held, as few runs as they make.
-    fn send_held(&self, d: &mut Device, state: &mut SendProgress) {
-        if state.held_count == 0 {
+    /// Sends the partitions that wait, in as few runs as they make.
+    fn send_runs(&self, d: &mut Device, state: &mut SendProgress) {
+        if state.unsent_count == 0 {
             return;
         }
         let most = (RUN_MAX_BYTES / self.bytes) as usize;
-        let held = std::mem::take(&mut state.held);
-        state.held_count = 0;
-        let mut first = held.start;
-        while first < held.end {
-            let end = held.end.min(first + most);
+        let unsent = std::mem::take(&mut state.unsent);
+        state.unsent_count = 0;
+        let mut first = unsent.start;
+        while first < unsent.end {
+            let end = unsent.end.min(first + most);
             let waits = |state: &SendProgress, at: usize| state.ready[at] && !state.sent[at];
             let count = (first..end).take_while(|&at| waits(state, at)).count();
             if count > 0 {
@@ -236,17 +240,17 @@ impl Sending {
     }
 }
 
-/// Sends what is held whenever the device makes progress, until all is sent.
+/// Sends the partitions that wait whenever the device makes progress, until all is sent.
 impl Background for Sending {
     fn advance(&self, d: &mut Device) -> bool {
         let state = &mut *self.state.lock();
-        self.send_held(d, state);
+        self.send_runs(d, state);
         state.in_background = state.unready > 0;
         !state.in_background
     }
 
     fn is_urgent(&self, _: &Device) -> bool {
-        self.state.lock().held_count > 0
+        self.state.lock().unsent_count > 0
     }
 }
 
@@ -257,7 +261,7 @@ impl Partitioned for Sending {
 
     fn ready(&self, partition: i32) -> Result<()> {
         let at = check_partition(partition, self.parts.partitions)?;
-        if gathers(self.bytes) && !self.hold(at)? {
+        if is_aggregated(self.bytes) && !self.add_to_run(at)? {
             return Ok(());
         }
         self.send_released(at)
@@ -274,7 +278,7 @@ impl Partitioned for Sending {
 impl Work for Sending {
     fn is_done(&self, d: &mut Device) -> bool {
         let state = &mut *self.state.lock();
-        self.send_held(d, state);
+        self.send_runs(d, state);
         let failed = &mut state.failed;
         state.active.retain(|&req| {
             let done = d.is_complete(req);
