@@ -1,6 +1,7 @@
 //! How a rank finds its job.
 
 use std::env;
+use std::fmt::Display;
 use std::io::{IoSliceMut, Result as IoResult};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -76,60 +77,16 @@ fn alone() -> JobContext {
     }
 }
 
+/// Joins the job whose launcher is at the other end of the socket `number`.
 pub(crate) fn join_through(number: RawFd) -> Result<JobContext, JobError> {
-    let lost = |what: String| {
-        JobError::Launcher(format!(
-            "this program was started by mpiexec ({LAUNCH_FD}={number}), but its launcher cannot \
-             be spoken to: {what}"
-        ))
-    };
-    // Not ours until it is known to be a socket. The variable may have outlived the descriptor, and
-    // the number may be another file's.
-    // SAFETY: only a number so far; fcntl and getsockopt on a closed one say EBADF.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    match sockopt::socket_type(borrowed) {
-        Ok(SocketType::SEQPACKET) => {}
-        Ok(_) | Err(Errno::NOTSOCK) => {
-            return Err(lost(
-                "the descriptor is something else now. Was this program started by a rank of an \
-                 MPI job? Use mpiexec for it too, or unset FERRY_LAUNCH_FD"
-                    .into(),
-            ));
-        }
-        Err(Errno::BADF) => {
-            return Err(lost(
-                "the descriptor is closed. Does a wrapper close its descriptors, or was this \
-                 program started by a rank that is in MPI itself? Use mpiexec for it too, or unset \
-                 FERRY_LAUNCH_FD"
-                    .into(),
-            ));
-        }
-        Err(e) => return Err(lost(e.to_string())),
-    }
-    fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(|e| lost(e.to_string()))?;
-    // SAFETY: open, a socket, and passed by mpiexec to this process for nobody else to use.
-    let socket = unsafe { OwnedFd::from_raw_fd(number) };
-    let (bytes, mut fds) = take_welcome(socket.as_fd()).map_err(|e| {
-        match Errno::from_io_error(&e) {
-        Some(Errno::AGAIN) => lost(
-            "its welcome has been taken already; another process of this rank has initialised MPI. \
-             Only one process for each rank that mpiexec starts can"
-                .into(),
-        ),
-        Some(Errno::CONNRESET) => lost("mpiexec has gone".into()),
-        _ => lost(e.to_string()),
-    }
-    })?;
-    if bytes.is_empty() {
-        return Err(lost("mpiexec has gone".into()));
-    }
-    let rank_info =
-        RankInfo::decode(&bytes).map_err(|e| lost(format!("its welcome cannot be read: {e}")))?;
-    let mut fds = fds.drain(..);
+    let socket = launcher_socket(number)?;
+    let (rank_info, fds) = receive_rank_info(socket.as_fd(), number)?;
+    let mut fds = fds.into_iter();
     let (Some(fd), machine) = (fds.next(), fds.next()) else {
-        return Err(lost(
+        return Err(unreachable_launcher(
+            number,
             "the node's memory segment did not come with the welcome; is RLIMIT_NOFILE (ulimit -n) \
-             reached in this process?".into(),
+             reached in this process?",
         ));
     };
     let mut segment = Segment::open(
@@ -141,7 +98,7 @@ pub(crate) fn join_through(number: RawFd) -> Result<JobContext, JobError> {
     segment.interfaces.extend(fds);
     let status = segment
         .status(rank_info.local_rank)
-        .ok_or_else(|| lost("its welcome contradicts the segment".into()))?;
+        .ok_or_else(|| unreachable_launcher(number, "its welcome contradicts the segment"))?;
     let socket = Arc::new(socket);
     Ok(JobContext {
         rank_info,
@@ -152,9 +109,70 @@ pub(crate) fn join_through(number: RawFd) -> Result<JobContext, JobError> {
     })
 }
 
+fn unreachable_launcher(number: RawFd, why: impl Display) -> JobError {
+    JobError::Launcher(format!(
+        "this program was started by mpiexec ({LAUNCH_FD}={number}), but its launcher cannot be \
+         spoken to: {why}"
+    ))
+}
+
+/// Takes the socket to the launcher.
+fn launcher_socket(number: RawFd) -> Result<OwnedFd, JobError> {
+    // Not ours until it is known to be a socket. The variable may have outlived the descriptor, and
+    // the number may be another file's.
+    // SAFETY: only a number so far; fcntl and getsockopt on a closed one say EBADF.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    match sockopt::socket_type(borrowed) {
+        Ok(SocketType::SEQPACKET) => {}
+        Ok(_) | Err(Errno::NOTSOCK) => {
+            return Err(unreachable_launcher(
+                number,
+                "the descriptor is something else now. Was this program started by a rank of an \
+                 MPI job? Use mpiexec for it too, or unset FERRY_LAUNCH_FD",
+            ));
+        }
+        Err(Errno::BADF) => {
+            return Err(unreachable_launcher(
+                number,
+                "the descriptor is closed. Does a wrapper close its descriptors, or was this \
+                 program started by a rank that is in MPI itself? Use mpiexec for it too, or unset \
+                 FERRY_LAUNCH_FD",
+            ));
+        }
+        Err(e) => return Err(unreachable_launcher(number, e)),
+    }
+    fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(|e| unreachable_launcher(number, e))?;
+    // SAFETY: open, a socket, and passed by mpiexec to this process for nobody else to use.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Receives the rank info, and the descriptors that come with it.
+fn receive_rank_info(
+    socket: BorrowedFd<'_>,
+    number: RawFd,
+) -> Result<(RankInfo, Vec<OwnedFd>), JobError> {
+    let received = receive_packet(socket).map_err(|e| match Errno::from_io_error(&e) {
+        Some(Errno::AGAIN) => unreachable_launcher(
+            number,
+            "its welcome has been taken already; another process of this rank has initialised MPI. \
+             Only one process for each rank that mpiexec starts can",
+        ),
+        Some(Errno::CONNRESET) => unreachable_launcher(number, "mpiexec has gone"),
+        _ => unreachable_launcher(number, e),
+    });
+    let (bytes, fds) = received?;
+    if bytes.is_empty() {
+        return Err(unreachable_launcher(number, "mpiexec has gone"));
+    }
+    let rank_info = RankInfo::decode(&bytes).map_err(|e| {
+        unreachable_launcher(number, format_args!("its welcome cannot be read: {e}"))
+    })?;
+    Ok((rank_info, fds))
+}
+
 /// Receives the packet and the descriptors that came with it: the segment, the memory of a modelled
 /// machine, and a network interface on it.
-fn take_welcome(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Vec<OwnedFd>)> {
+fn receive_packet(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Vec<OwnedFd>)> {
     loop {
         // The packet's length is asked first: it grows with the ranks of the node.
         let needed = rustix::net::recv(
