@@ -112,6 +112,14 @@ impl Report {
             self.real.as_secs_f64(),
             self.commands as f64 / self.real.as_secs_f64().max(1e-9),
         );
+        self.write_ranks(&mut out);
+        self.write_causes(&mut out);
+        self.write_usage(&mut out);
+        out
+    }
+
+    /// A line for each rank, and one for all.
+    fn write_ranks(&self, out: &mut String) {
         let _ = writeln!(
             out,
             "\n{:>8}  {:>12}  {:>12}  {:>12}  {:>10}  {:>10}  {:>12}",
@@ -142,6 +150,10 @@ impl Report {
             "{:>8}  {:>12}  {:>12}  {:>12}  {messages:>10}  {bytes:>10}  {:>12}",
             "all", "", "", "", self.commands
         );
+    }
+
+    /// What the processors of all ranks worked on, the longest first.
+    fn write_causes(&self, out: &mut String) {
         let mut causes: BTreeMap<&str, Cost> = BTreeMap::new();
         for (cause, cost) in self.ranks.iter().flat_map(|r| &r.costs) {
             let sum = causes.entry(cause).or_default();
@@ -165,6 +177,10 @@ impl Report {
                 short(cost.time)
             );
         }
+    }
+
+    /// How much cards and links were used.
+    fn write_usage(&self, out: &mut String) {
         if !self.usage.is_empty() {
             let _ = writeln!(out, "\nhardware");
         }
@@ -174,7 +190,6 @@ impl Report {
         if self.usage.len() > 4 * LISTED_MAX {
             let _ = writeln!(out, "and {} more", self.usage.len() - 4 * LISTED_MAX);
         }
-        out
     }
 }
 
