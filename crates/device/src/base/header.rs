@@ -56,18 +56,21 @@ pub(crate) const EAGER_HEADER_BYTES: usize = SHORT_HEAD_BYTES;
 pub(crate) struct Fields<'a>(pub &'a [u8]);
 
 impl Fields<'_> {
+    /// Reads a number of 4 bytes.
     #[inline]
     pub fn u32(&mut self) -> Option<u32> {
         let (first, rest) = self.0.split_first_chunk::<4>()?;
         self.0 = rest;
         Some(u32::from_le_bytes(*first))
     }
+    /// Reads a number of 8 bytes.
     #[inline]
     pub fn u64(&mut self) -> Option<u64> {
         let (first, rest) = self.0.split_first_chunk::<8>()?;
         self.0 = rest;
         Some(u64::from_le_bytes(*first))
     }
+    /// Reads a match key.
     #[inline]
     pub fn key(&mut self) -> Option<Key> {
         let context = ContextId(self.u64()?);
@@ -87,6 +90,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    /// An empty header.
     #[inline]
     pub fn new() -> Header {
         Header {
@@ -94,22 +98,26 @@ impl Header {
             len: 0,
         }
     }
+    /// Appends a number of 4 bytes.
     #[inline]
     pub fn u32(mut self, v: u32) -> Header {
         self.bytes[self.len..self.len + 4].copy_from_slice(&v.to_le_bytes());
         self.len += 4;
         self
     }
+    /// Appends a number of 8 bytes.
     #[inline]
     pub fn u64(mut self, v: u64) -> Header {
         self.bytes[self.len..self.len + 8].copy_from_slice(&v.to_le_bytes());
         self.len += 8;
         self
     }
+    /// Appends a match key.
     #[inline]
     pub fn key(self, key: &Key) -> Header {
         self.u64(key.context.0).u32(key.source).u32(key.tag)
     }
+    /// The bytes appended so far.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]

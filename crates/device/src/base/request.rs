@@ -157,6 +157,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
+    /// No requests.
     pub fn new() -> Requests {
         Requests {
             slots: Vec::new(),
@@ -168,6 +169,7 @@ impl Requests {
         }
     }
 
+    /// Adds an operation that starts. Its request is valid until [`Requests::take`].
     #[inline(always)]
     pub fn insert(&mut self, operation: Operation) -> ReqId {
         self.started += 1;
@@ -214,10 +216,12 @@ impl Requests {
         }
     }
 
+    /// Keeps the envelope of the message that has matched a receive.
     pub fn set_envelope(&mut self, req: ReqId, envelope: Envelope) {
         self.slots[req.0 as usize].completion.envelope = envelope;
     }
 
+    /// The envelope that [`Requests::set_envelope`] has kept.
     pub fn envelope(&self, req: ReqId) -> Envelope {
         self.slots[req.0 as usize].completion.envelope
     }
@@ -289,11 +293,13 @@ impl Requests {
         true
     }
 
+    /// Is the operation complete?
     #[inline]
     pub fn is_complete(&self, req: ReqId) -> bool {
         self.slots[req.0 as usize].done
     }
 
+    /// The completion of a complete operation, whose request is free after that.
     #[inline]
     pub fn take(&mut self, req: ReqId) -> Completion {
         let slot = &mut self.slots[req.0 as usize];
@@ -326,11 +332,13 @@ impl Requests {
         Some((ended.envelope, ended.received))
     }
 
+    /// The completion of an operation, if it is complete. The request stays.
     pub fn peek(&self, req: ReqId) -> Option<Completion> {
         let slot = &self.slots[req.0 as usize];
         slot.done.then_some(slot.completion)
     }
 
+    /// Frees the request as soon as its operation is complete: nobody takes its completion.
     pub fn detach(&mut self, req: ReqId) {
         let slot = &mut self.slots[req.0 as usize];
         slot.detached = true;

@@ -52,6 +52,7 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
+    /// Empty queues.
     pub fn new() -> Matcher {
         Matcher {
             index: HashMap::from([(ContextId::WORLD, 0)]),

@@ -24,15 +24,18 @@ struct ReceiveTable {
 }
 
 impl PostedQueue {
+    /// Is no receive posted?
     pub fn is_empty(&self) -> bool {
         self.list.is_empty() && self.table.is_none()
     }
 
+    /// Receives that are posted.
     pub fn len(&self) -> usize {
         let long = self.table.as_ref();
         self.list.len() + long.map_or(0, |l| l.len())
     }
 
+    /// Adds a receive behind the others.
     #[inline(always)]
     pub fn push(&mut self, pattern: Pattern, req: ReqId) {
         if let Some(long) = &mut self.table {
@@ -49,6 +52,7 @@ impl PostedQueue {
         self.list.push_back((pattern, req));
     }
 
+    /// Moves a list that has become long into a table.
     #[cold]
     fn make_table(&mut self) {
         let mut long = Box::new(ReceiveTable {

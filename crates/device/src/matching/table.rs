@@ -32,6 +32,7 @@ pub(super) struct Table<T> {
 }
 
 impl<T> Table<T> {
+    /// A table without entries.
     pub fn new() -> Table<T> {
         Table {
             entries: Slab::new(),
@@ -39,18 +40,22 @@ impl<T> Table<T> {
         }
     }
 
+    /// Entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
+    /// The entry in a slot, if it is there.
     pub fn get(&self, slot: Slot) -> Option<&T> {
         Some(&self.entries.get(slot)?.value)
     }
 
+    /// As [`Table::get`].
     pub fn get_mut(&mut self, slot: Slot) -> Option<&mut T> {
         Some(&mut self.entries.get_mut(slot)?.value)
     }
 
+    /// Adds an entry behind the others of its source and tag. Returns its slot.
     pub fn push(&mut self, source_tag: SourceTag, value: T) -> Slot {
         let next = usize::MAX;
         let slot = self.entries.insert(Entry { value, next });

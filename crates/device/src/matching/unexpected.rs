@@ -34,11 +34,13 @@ struct MessageTable {
 }
 
 impl UnexpectedQueue {
+    /// Is there no message?
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty() && self.table.is_none()
     }
 
+    /// Messages that wait.
     pub fn len(&self) -> usize {
         let long = self.table.as_ref();
         self.list.len() + long.map_or(0, |l| l.table.len())
@@ -56,6 +58,7 @@ impl UnexpectedQueue {
         self.list.iter().chain(long)
     }
 
+    /// Adds a message behind the others.
     pub fn push(&mut self, message: Unexpected) {
         if let Some(long) = &mut self.table {
             return long.push(message);
@@ -66,6 +69,7 @@ impl UnexpectedQueue {
         self.list.push_back(message);
     }
 
+    /// Moves a list that has become long into a table.
     #[cold]
     fn make_table(&mut self) {
         let mut long = Box::new(MessageTable {

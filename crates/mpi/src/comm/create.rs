@@ -90,6 +90,8 @@ impl Comm {
     }
 
     /// As [`Comm::create`], but called by the members of `group` only (MPI_Comm_create_group).
+    ///
+    /// Errors: as for [`Comm::create`].
     pub fn create_group(
         self: &Arc<Comm>,
         group: &Arc<Group>,
@@ -106,6 +108,8 @@ impl Comm {
     /// One communicator for each colour, ordered by `key`, then by the old rank (MPI_Comm_split).
     /// All members call it. `None` for those without a colour. An intercommunicator is split into
     /// intercommunicators between members of the same colour. `None` where one side has none.
+    ///
+    /// Errors: Other if a member is lost.
     pub fn split(self: &Arc<Comm>, color: Option<u32>, key: i32) -> Result<Option<Arc<Comm>>> {
         if self.is_inter() {
             return self.split_inter(color, key);
@@ -126,6 +130,8 @@ impl Comm {
     /// [`Comm::split`] by hardware (MPI_Comm_split_type). `None` for `how` is MPI_UNDEFINED. The
     /// second result is the hardware resource type of the new communicator, where
     /// MPI_Comm_split_type reports it.
+    ///
+    /// Errors: as for [`Comm::split`].
     pub fn split_type(
         self: &Arc<Comm>,
         how: Option<SplitType>,
@@ -172,7 +178,10 @@ impl Comm {
         self.freed.load(Ordering::Relaxed)
     }
 
-    /// As [`Comm::free`], once all members have called it (MPI_Comm_disconnect).
+    /// As [`Comm::free`], once all members have called it (MPI_Comm_disconnect). Blocks until they
+    /// have.
+    ///
+    /// Errors: as for [`Comm::free`]; Other if a member is lost.
     pub fn disconnect(&self) -> Result<()> {
         let tag = self.next_agreement();
         match &self.local {

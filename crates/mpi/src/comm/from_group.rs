@@ -25,7 +25,9 @@ fn tag_of(text: &[u8]) -> u32 {
 }
 
 /// A communicator of `group`, whose members make the same call (MPI_Comm_create_from_group). `None`
-/// if the group is empty.
+/// if the group is empty. Blocks until all members have called it.
+///
+/// Errors: Other if a member is lost.
 pub fn create_from_group(group: &Arc<Group>, tag: &[u8]) -> Result<Option<Arc<Comm>>> {
     if group.size() == 0 {
         return Ok(None);
@@ -41,6 +43,9 @@ pub fn create_from_group(group: &Arc<Group>, tag: &[u8]) -> Result<Option<Arc<Co
 
 /// An intercommunicator between `group` and another, whose members make the same call
 /// (MPI_Intercomm_create_from_groups). The member `leader` passes the process of the other leader.
+/// Blocks until all members of both groups have called it.
+///
+/// Errors: Comm if the groups have common members; Other if a member is lost.
 pub fn intercomm_create_from_groups(
     group: &Arc<Group>,
     leader: u32,

@@ -18,13 +18,18 @@ pub struct Edge {
 
 impl Comm {
     /// A communicator of the first ranks, with a grid (MPI_Cart_create). `None` for ranks beyond
-    /// the grid. Collective.
+    /// the grid. Collective; blocks until all members have called it.
+    ///
+    /// Errors: Rank if the grid has more nodes than the communicator has ranks; Other if a
+    /// member is lost.
     pub fn cart_create(self: &Arc<Comm>, cart: Cart) -> Result<Option<Arc<Comm>>> {
         self.create_first(cart.size(), Topology::Cart(cart))
     }
 
     /// A communicator of the first ranks, with a graph (MPI_Graph_create). `None` for ranks beyond
-    /// its nodes. Collective.
+    /// its nodes. Collective; blocks until all members have called it.
+    ///
+    /// Errors: Arg if it has more nodes than the communicator has ranks; Other if a member is lost.
     pub fn graph_create(self: &Arc<Comm>, graph: Graph) -> Result<Option<Arc<Comm>>> {
         let nodes = graph.index().len() as u32;
         if nodes > self.size() {
@@ -69,7 +74,9 @@ impl Comm {
     }
 
     /// A communicator of the same group, with a distributed graph. Each process passes its own
-    /// edges (MPI_Dist_graph_create_adjacent). Collective.
+    /// edges (MPI_Dist_graph_create_adjacent). Collective; blocks until all members have called it.
+    ///
+    /// Errors: Other if a member is lost.
     pub fn dist_graph_create_adjacent(self: &Arc<Comm>, graph: DistGraph) -> Result<Arc<Comm>> {
         let new = self
             .create(&self.group)?
@@ -81,6 +88,8 @@ impl Comm {
     /// As [`Comm::dist_graph_create_adjacent`], but any process may pass any edge
     /// (MPI_Dist_graph_create). A process's edges are ordered by the rank that passed them, then by
     /// that rank's order.
+    ///
+    /// Errors: as for [`Comm::dist_graph_create_adjacent`].
     pub fn dist_graph_create(
         self: &Arc<Comm>,
         given: &[Edge],
