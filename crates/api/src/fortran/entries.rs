@@ -162,6 +162,7 @@ pub fn is_shared(procedure: &Procedure) -> bool {
     !procedure.large && !of(Module::MpiF08).has_choice() && bases(Module::Mpi).iter().all(|c| !c)
 }
 
+/// Writes a procedure as a C function. `splits`: as for [`source_of_mpi`].
 fn entry(out: &mut String, procedure: &Procedure, splits: bool, descriptors: Descriptors) {
     let f = procedure.function;
     let arguments = procedure.arguments();

@@ -6,16 +6,18 @@ const FREE_FORM_COLUMNS: usize = 96;
 /// A statement of free form, with continuation lines where it is long. `indent` is in blanks.
 /// Broken behind commas alone.
 pub fn statement(indent: usize, text: &str) -> String {
-    broken(indent, text, FREE_FORM_COLUMNS, " &")
+    break_at_commas(indent, text, FREE_FORM_COLUMNS, " &")
 }
 
 /// A statement of C, broken behind commas where it is long.
 pub fn c_statement(indent: usize, text: &str) -> String {
     const COLUMNS: usize = 98;
-    broken(indent, text, COLUMNS, "")
+    break_at_commas(indent, text, COLUMNS, "")
 }
 
-fn broken(indent: usize, text: &str, columns: usize, mark: &str) -> String {
+/// Breaks a statement behind commas into lines of at most `columns`. Each but the last ends with
+/// `mark`.
+fn break_at_commas(indent: usize, text: &str, columns: usize, mark: &str) -> String {
     let mut out = " ".repeat(indent);
     let mut column = indent;
     let pieces: Vec<&str> = text.split_inclusive(", ").collect();

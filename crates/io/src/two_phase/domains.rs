@@ -52,7 +52,8 @@ impl Domains {
         self.base.saturating_add(before)
     }
 
-    fn cut(&self, start: u64, end: u64) -> Range<u64> {
+    /// The part of `start..end` that lies in the range.
+    fn clip(&self, start: u64, end: u64) -> Range<u64> {
         let start = start.clamp(self.range.start, self.range.end.max(self.range.start));
         start..end.clamp(start, self.range.end.max(start))
     }
@@ -60,7 +61,7 @@ impl Domains {
     /// The domain of an aggregator. It may be empty.
     pub fn domain(&self, aggregator: usize) -> Range<u64> {
         let start = self.start(aggregator);
-        self.cut(start, start.saturating_add(self.domain_bytes))
+        self.clip(start, start.saturating_add(self.domain_bytes))
     }
 
     /// The window of an aggregator in a round. It is empty once the domain ends.
@@ -69,7 +70,7 @@ impl Domains {
         let domain_end = domain_start.saturating_add(self.domain_bytes);
         let before = round.saturating_mul(self.window_bytes);
         let start = domain_start.saturating_add(before).min(domain_end);
-        self.cut(
+        self.clip(
             start,
             start.saturating_add(self.window_bytes).min(domain_end),
         )
