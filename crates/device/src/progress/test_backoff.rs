@@ -7,6 +7,7 @@
 use crate::progress::core_balance::yield_core;
 use crate::progress::device::Device;
 use crate::progress::lock;
+use crate::progress::state::ThreadUsage;
 use std::time::{Duration, Instant};
 
 /// A program that tests again within this time has not computed meanwhile. A choice.
@@ -25,7 +26,7 @@ impl Device {
     #[inline]
     fn yields_after_test(&mut self) -> bool {
         if self.wait_policy.oversubscribed {
-            return self.in_loop(1).is_some();
+            return self.in_loop(1).is_some() || self.slept();
         }
         self.test_backoff.count = (self.test_backoff.count + 1) % TESTS_PER_CLOCK;
         self.test_backoff.count == 0 && self.yields_if_shared()
@@ -47,6 +48,32 @@ impl Device {
         }
         let now = now();
         now - *self.test_backoff.yielded.get_or_insert(now) >= interval
+    }
+
+    /// The last test was longer ago than a loop takes. Has the thread slept since, and for longer
+    /// than it has worked? A program that sleeps for microseconds between tests wakes up thousands
+    /// of times, each time at the expense of a rank that works. Not told where several threads call
+    /// MPI: they test in turn.
+    #[cold]
+    fn slept(&mut self) -> bool {
+        if lock::is_multiple() {
+            return false;
+        }
+        let (now, used) = (Instant::now(), ThreadUsage::now());
+        let last = self.test_backoff.outside_loop.replace((now, used));
+        last.is_some_and(|(then, before)| {
+            let worked = used.processor_time.saturating_sub(before.processor_time);
+            used.sleeps != before.sleeps && worked < (now - then) / 2
+        })
+    }
+
+    /// The core has come back from a yield after a test. The yield itself does not count.
+    fn end_yield(&mut self) {
+        let now = Instant::now();
+        self.test_backoff.last = Some(now);
+        if let Some((then, _)) = &mut self.test_backoff.outside_loop {
+            *then = now;
+        }
     }
 
     /// The present time, if the last `tests` tests followed one another in a loop.
@@ -75,8 +102,7 @@ pub fn poll_once<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<
     drop(guard);
     yield_core(move_to);
     let mut guard = lock::device();
-    // The yield itself does not count.
-    guard.test_backoff.last = Some(Instant::now());
+    guard.end_yield();
     guard.progress();
     answer(&mut guard)
 }
@@ -139,6 +165,31 @@ mod tests {
         // This thread may lose its core between two of them, but not between most.
         assert!(yields(oversubscribed, Duration::ZERO) > TESTS / 2);
         assert_eq!(yields(oversubscribed, LOOP_INTERVAL), 0);
+    }
+
+    /// A program that sleeps between tests yields at each but the first. One that works does not,
+    /// even if it loses its core meanwhile.
+    #[test]
+    fn who_sleeps_between_tests_yields() {
+        let yields_with = |policy, between: fn()| {
+            let mut d = alone(policy);
+            let mut one = || {
+                let yields = d.yields_after_test();
+                between();
+                yields
+            };
+            (0..10).filter(|_| one()).count()
+        };
+        let sleep = || std::thread::sleep(Duration::from_micros(200));
+        let work = || {
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_millis(1) {
+                std::hint::spin_loop();
+            }
+        };
+        assert_eq!(yields_with(WaitPolicy::new(2, 1), sleep), 9);
+        assert_eq!(yields_with(WaitPolicy::new(2, 1), work), 0);
+        assert_eq!(yields_with(WaitPolicy::new(1, 1), sleep), 0);
     }
 
     #[test]
