@@ -4,8 +4,17 @@
 #include "../window.h"
 #include <mpi.h>
 
+enum { PARTITIONS = 16 };
+
 static char *out, *in;
 static int rank;
+static MPI_Comm ring;
+
+/* Requests that are started again and again, and the bytes that they were made for. */
+struct persistent {
+    int bytes, count;
+    MPI_Request requests[2];
+};
 
 static void to_nobody(int bytes, int times)
 {
@@ -64,12 +73,108 @@ static void alltoall(int bytes, int times)
         MPI_Alltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, MPI_COMM_WORLD);
 }
 
+static void ibcast(int bytes, int times)
+{
+    MPI_Request request;
+    for (int i = 0; i < times; i++) {
+        MPI_Ibcast(out, bytes, MPI_BYTE, i & 1, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
 static void iallreduce(int bytes, int times)
 {
     MPI_Request request;
     for (int i = 0; i < times; i++) {
         MPI_Iallreduce(out, in, bytes / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
+static void iallgather(int bytes, int times)
+{
+    MPI_Request request;
+    for (int i = 0; i < times; i++) {
+        MPI_Iallgather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
+static void ialltoall(int bytes, int times)
+{
+    MPI_Request request;
+    for (int i = 0; i < times; i++) {
+        MPI_Ialltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
+static void neighbor_allgather(int bytes, int times)
+{
+    for (int i = 0; i < times; i++)
+        MPI_Neighbor_allgather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, ring);
+}
+
+static void neighbor_alltoall(int bytes, int times)
+{
+    for (int i = 0; i < times; i++)
+        MPI_Neighbor_alltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, ring);
+}
+
+/* Are there none for this many bytes yet? Those for others are freed. */
+static int is_new(struct persistent *made, int bytes)
+{
+    if (made->bytes == bytes)
+        return 0;
+    while (made->count > 0)
+        MPI_Request_free(&made->requests[--made->count]);
+    made->bytes = bytes;
+    return 1;
+}
+
+static void persistent(int bytes, int times)
+{
+    static struct persistent made;
+    if (is_new(&made, bytes)) {
+        MPI_Send_init(out, bytes, MPI_BYTE, 1 - rank, 3, MPI_COMM_WORLD, &made.requests[0]);
+        MPI_Recv_init(in, bytes, MPI_BYTE, 1 - rank, 3, MPI_COMM_WORLD, &made.requests[1]);
+        made.count = 2;
+    }
+    for (int i = 0; i < times; i++) {
+        MPI_Startall(2, made.requests);
+        MPI_Waitall(2, made.requests, MPI_STATUSES_IGNORE);
+    }
+}
+
+static void allreduce_init(int bytes, int times)
+{
+    static struct persistent made;
+    if (is_new(&made, bytes)) {
+        MPI_Allreduce_init(out, in, bytes / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL,
+                           made.requests);
+        made.count = 1;
+    }
+    for (int i = 0; i < times; i++) {
+        MPI_Start(made.requests);
+        MPI_Wait(made.requests, MPI_STATUS_IGNORE);
+    }
+}
+
+static void partitioned(int bytes, int times)
+{
+    static struct persistent made;
+    if (is_new(&made, bytes)) {
+        MPI_Psend_init(out, PARTITIONS, bytes / PARTITIONS, MPI_BYTE, 1 - rank, 4, MPI_COMM_WORLD,
+                       MPI_INFO_NULL, &made.requests[0]);
+        MPI_Precv_init(in, PARTITIONS, bytes / PARTITIONS, MPI_BYTE, 1 - rank, 4, MPI_COMM_WORLD,
+                       MPI_INFO_NULL, &made.requests[1]);
+        made.count = 2;
+    }
+    for (int i = 0; i < times; i++) {
+        MPI_Startall(2, made.requests);
+        for (int k = 0; k < PARTITIONS; k++)
+            MPI_Pready(k, made.requests[0]);
+        MPI_Waitall(2, made.requests, MPI_STATUSES_IGNORE);
     }
 }
 
@@ -83,16 +188,25 @@ static const struct operation all[] = {
     {"MPI_Allreduce", 8, 65536, allreduce},
     {"MPI_Allgather", 8, 65536, allgather},
     {"MPI_Alltoall", 8, 65536, alltoall},
+    {"MPI_Ibcast and its Wait", 8, 65536, ibcast},
     {"MPI_Iallreduce and its Wait", 8, 65536, iallreduce},
+    {"MPI_Iallgather and its Wait", 8, 65536, iallgather},
+    {"MPI_Ialltoall and its Wait", 8, 65536, ialltoall},
+    {"MPI_Neighbor_allgather on a ring", 8, 65536, neighbor_allgather},
+    {"MPI_Neighbor_alltoall on a ring", 8, 65536, neighbor_alltoall},
+    {"persistent send and receive", 8, 65536, persistent},
+    {"persistent MPI_Allreduce", 8, 65536, allreduce_init},
+    {"16 partitions", 1024, 65536, partitioned},
 };
 
 static void begin(int *argc, char ***argv, char *send, char *receive)
 {
-    int there;
+    int there, ranks = 2, periodic = 1;
     MPI_Initialized(&there);
     if (!there)
         MPI_Init(argc, argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks, &periodic, 0, &ring);
     out = send;
     in = receive;
 }
