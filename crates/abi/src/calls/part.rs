@@ -81,14 +81,15 @@ pub fn precv_init(
     Ok(())
 }
 
-/// The request behind a handle.
-fn look_up(request: Handle) -> Result<&'static Arc<Request>> {
-    handle::get::<Request>(request)
+/// The request that a program names.
+fn look_up<R: RequestForm>(request: R) -> Result<&'static Arc<Request>> {
+    request
+        .request()
         .ok_or_else(|| err!(Request, "request is no valid request handle"))
 }
 
 /// Releases partitions of a started send.
-fn release(request: Handle, partitions: impl IntoIterator<Item = i32>) -> Result<()> {
+fn release<R: RequestForm>(request: R, partitions: impl IntoIterator<Item = i32>) -> Result<()> {
     let req = look_up(request)?;
     let operation = req.partitioned();
     let error = match operation.map(|p| partitions.into_iter().try_for_each(|at| p.ready(at))) {
@@ -102,11 +103,15 @@ fn release(request: Handle, partitions: impl IntoIterator<Item = i32>) -> Result
     Err(req.locate(error))
 }
 
-pub fn pready(partition: i32, request: Handle) -> Result<()> {
+pub fn pready<R: RequestForm>(partition: i32, request: R) -> Result<()> {
     release(request, [partition])
 }
 
-pub fn pready_range(partition_low: i32, partition_high: i32, request: Handle) -> Result<()> {
+pub fn pready_range<R: RequestForm>(
+    partition_low: i32,
+    partition_high: i32,
+    request: R,
+) -> Result<()> {
     if partition_low > partition_high {
         return Err(err!(
             Arg,
@@ -116,12 +121,16 @@ pub fn pready_range(partition_low: i32, partition_high: i32, request: Handle) ->
     release(request, partition_low..=partition_high)
 }
 
-pub fn pready_list(_length: usize, array_of_partitions: &[i32], request: Handle) -> Result<()> {
+pub fn pready_list<R: RequestForm>(
+    _length: usize,
+    array_of_partitions: &[i32],
+    request: R,
+) -> Result<()> {
     release(request, array_of_partitions.iter().copied())
 }
 
-pub fn parrived(request: Handle, partition: i32, flag: OutFlag) -> Result<()> {
-    if request == constants::MPI_REQUEST_NULL {
+pub fn parrived<R: RequestForm>(request: R, partition: i32, flag: OutFlag) -> Result<()> {
+    if request == R::null() {
         flag.set(true);
         return Ok(());
     }

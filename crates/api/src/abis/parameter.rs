@@ -114,9 +114,10 @@ pub(super) fn lower(f: &Function, p: &Parameter, large: bool) -> Lowered {
         ..Lowered::default()
     };
     match &p.kind {
+        // As it is.
         _ if f.is_per_abi() && matches!(n, "request" | "array_of_requests") => Lowered {
-            ty: "*mut H".into(),
-            standard: "*mut H".into(),
+            ty: own.replace("Handle", "H"),
+            standard: own.replace("Handle", "H"),
             pass: n.into(),
             ..Lowered::default()
         },
