@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! run ─┬─ setting                          FERRY_OVERLAP and its kin
-//!      ├─ site ── verdict ── report_exchange  which call sites overlap; all ranks decide together
+//!      ├─ site ── verdict ── report_exchange  which call sites overlap; all ranks decide
 //!      └─ start ─┬─ buffer_access          which memory the schedule uses
 //!                ├─ guarded_pages          pages whose bytes have not arrived
 //!                ├─ send_copy              copies of what is sent
