@@ -5,13 +5,15 @@
 //! `lib/libmpi_abi.so`.
 
 pub mod options;
+mod removed;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{self, Command, ExitCode};
 
 use crate::fortran::{self, Modules};
 use options::Query;
@@ -40,7 +42,7 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Action::Run(words)) => {
-            let error = Command::new(&words[0]).args(&words[1..]).exec();
+            let error = run(&own, &words);
             let name = words[0].to_string_lossy();
             fail(
                 &own,
@@ -51,6 +53,27 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
             )
         }
         Err(text) => fail(&own, &text),
+    }
+}
+
+/// Becomes the compiler. Where the files have names that MPI has removed, it waits for the compiler
+/// instead, to say what to write if it fails. Returns if the compiler cannot be run.
+fn run(own: &str, words: &[OsString]) -> io::Error {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    let hints = removed::hints(words);
+    if hints.is_empty() {
+        return command.exec();
+    }
+    match command.status() {
+        Ok(status) if status.success() => process::exit(0),
+        Ok(status) => {
+            for hint in hints {
+                eprintln!("{own}: {hint}");
+            }
+            process::exit(status.code().unwrap_or(1))
+        }
+        Err(error) => error,
     }
 }
 
