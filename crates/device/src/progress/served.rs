@@ -1,6 +1,6 @@
 //! Updates of this process's memory that peers leave with it while it polls in MPI: operations on
-//! up to 8 bytes of windows of the program's own memory. Only a waiting thread that polls does
-//! them.
+//! up to 8 bytes of windows of the program's own memory, and its part of long copies. Only a
+//! waiting thread that polls does them.
 
 use crate::progress::device::Device;
 use crate::progress::state::{DoUpdate, Served};
@@ -39,9 +39,12 @@ impl Device {
 
     /// This thread polls: does what a peer has left. Returns whether there was anything.
     #[inline]
-    pub(crate) fn serve_updates(&self) -> bool {
+    pub(crate) fn serve_updates(&mut self) -> bool {
         let served = self.served.as_ref();
-        served.is_some_and(|served| served.slot.serve(served.run))
+        let Some((slot, run)) = served.map(|served| (served.slot, served.run)) else {
+            return false;
+        };
+        slot.serve(|words| run(self, words))
     }
 
     /// This thread does not poll any more.

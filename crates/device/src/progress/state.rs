@@ -1,5 +1,6 @@
 //! What a process remembers of its waiting, its core and its tests.
 
+use crate::progress::device::Device;
 use ferry_job::Wait;
 use ferry_transport::shm::{UPDATE_WORDS, UpdateSlot};
 use std::time::{Duration, Instant};
@@ -138,7 +139,7 @@ pub(crate) struct Sleepers(pub Vec<(usize, Wait)>);
 
 /// Does an update of this process's memory: gets its words and returns the result. Runs with the
 /// device's lock.
-pub type DoUpdate = fn([u64; UPDATE_WORDS]) -> u64;
+pub type DoUpdate = fn(&mut Device, [u64; UPDATE_WORDS]) -> u64;
 
 /// The update slot of this process, and what does the updates.
 pub(crate) struct Served {

@@ -6,7 +6,7 @@
 //! transfer, accumulate     operations, by the way in which the target is reached (target):
 //!                            mapped    loads, stores and CPU atomics
 //!                            peer      process_vm_readv(2), process_vm_writev(2); put_queue,
-//!                                      short_update
+//!                                      short_update, shared_copy
 //!                            remote    packets to the target's service
 //! fast_path                operations on a few bytes that are mapped, and a flush behind them
 //! ```
@@ -30,6 +30,7 @@ mod memory;
 mod passive;
 mod put_queue;
 mod remote;
+mod shared_copy;
 mod short_update;
 mod target;
 mod transfer;

@@ -7,10 +7,13 @@
 //!
 //! [`UpdateSlot`]: crate::device::UpdateSlot
 
+use super::shared_copy::CopyPart;
 use super::target::Target;
 use super::transfer::peer_error;
 use super::{Flavor, Place, Win};
-use crate::device::{self, OfferState, Offered, PeerMemory, ReadError, UPDATE_WORDS, UpdateSlot};
+use crate::device::{
+    self, Device, OfferState, Offered, PeerMemory, ReadError, UPDATE_WORDS, UpdateSlot,
+};
 use crate::pt2pt::Buffer;
 use crate::{Datatype, Op, Result};
 use ferry_datatype::Basic;
@@ -43,7 +46,8 @@ const WAKE_DOUBLINGS_MAX: u32 = 10;
 /// millisecond before it sleeps again.
 const UPDATE_INTERVAL_NS: u64 = 20_000;
 
-/// Operation of a short update: compare and swap. Others are those of [`Predefined`].
+/// Operation of a short update: compare and swap. Others are those of [`Predefined`], and of
+/// [`CopyPart`].
 const SWAP: u32 = 0;
 /// Operation of a short update: copies the origin's bytes.
 const COPY: u32 = 1;
@@ -196,7 +200,10 @@ unsafe fn read(from: *const u8, place: &Place<'_>) -> Option<u64> {
 }
 
 /// Does an update that a peer has left: one of this process's memory in a window.
-pub(super) fn serve(words: [u64; UPDATE_WORDS]) -> u64 {
+pub(super) fn serve(d: &mut Device, words: [u64; UPDATE_WORDS]) -> u64 {
+    if let Some(part) = CopyPart::of_words(words) {
+        return part.copy(d);
+    }
     let at = std::ptr::with_exposed_provenance_mut(words[1] as usize);
     // SAFETY: the origin has found that the elements are in the window, and has its accumulate
     // lock.
@@ -222,7 +229,7 @@ impl Win {
         if target.offers.pauses() {
             return None;
         }
-        let ended = leave(target, slot, update);
+        let ended = leave(target, slot, update.0, || {});
         target.offers.note(ended);
         if let Some(member) = target.member
             && target.offers.wakes(RankStatus::now)
@@ -300,12 +307,17 @@ pub(super) struct Offers {
 impl Offers {
     /// Is the next update not to be offered?
     #[inline]
-    fn pauses(&self) -> bool {
+    pub fn pauses(&self) -> bool {
         let left = self.paused.load(Ordering::Relaxed);
         if left > 0 {
             self.paused.store(left - 1, Ordering::Relaxed);
         }
         left > 0
+    }
+
+    /// The next updates are not offered.
+    pub fn pause(&self) {
+        self.paused.store(UPDATES_WITHOUT_OFFER, Ordering::Relaxed);
     }
 
     /// Notes what became of an update.
@@ -321,7 +333,7 @@ impl Offers {
             Offered::Refused => {
                 refused.fetch_add(1, Ordering::Relaxed);
             }
-            Offered::TakenBack => self.paused.store(UPDATES_WITHOUT_OFFER, Ordering::Relaxed),
+            Offered::TakenBack => self.pause(),
         }
     }
 
@@ -348,10 +360,17 @@ impl Offers {
     }
 }
 
-/// Leaves an update with a target that polls.
-fn leave(target: &Target, slot: &UpdateSlot, update: ShortUpdate) -> Offered {
+/// Leaves an update with a target that polls. Does `meanwhile`, again and again, while it waits.
+#[inline]
+pub(super) fn leave(
+    target: &Target,
+    slot: &UpdateSlot,
+    words: [u64; UPDATE_WORDS],
+    mut meanwhile: impl FnMut(),
+) -> Offered {
     let (since, polls) = (Cell::new(None), Cell::new(0u32));
-    slot.offer(update.0, |state| {
+    slot.offer(words, |state| {
+        meanwhile();
         polls.set(polls.get() + 1);
         match state {
             OfferState::Offered => {

@@ -171,8 +171,17 @@ impl Win {
                         return got.map_err(|e| peer_error(e, target, call)).map(|()| None);
                     }
                 }
-                // SAFETY: the caller's promise.
-                let copied = unsafe { copy_peer(memory, way == Way::Put, here, there) };
+                let copied = match (one_run(here), one_run(there)) {
+                    (Some(at), Some(to)) => {
+                        let len = message_len(origin.count, origin.datatype);
+                        // SAFETY: the caller's promise.
+                        unsafe {
+                            self.copy_with_target((target, memory), way, at, to.addr() as u64, len)
+                        }
+                    }
+                    // SAFETY: as above.
+                    _ => unsafe { copy_peer(memory, way == Way::Put, here, there) },
+                };
                 copied.map_err(|e| peer_error(e, target, call))?;
             }
             (Reach::Remote, way) => {
@@ -398,7 +407,7 @@ fn cut(runs: &mut Vec<(*mut u8, usize)>, bytes: u64) {
 
 /// # Safety
 /// The runs `near` are readable, or writable unless `write`.
-unsafe fn copy_runs(
+pub(super) unsafe fn copy_runs(
     memory: PeerMemory,
     write: bool,
     near: &[(*mut u8, usize)],
