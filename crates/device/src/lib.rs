@@ -86,6 +86,7 @@ pub use progress::lock::{
     DeviceGuard, device, enable_progress_thread, end_outside_work, is_alone, start,
 };
 pub use progress::outside_work::begin_outside_work;
+pub use progress::state::FindPeer;
 pub use progress::test_backoff::{poll_after_update, poll_after_work, poll_once};
 pub use progress::thread::{
     has_progress_thread, start_progress_thread, stop_progress_thread, wake_progress_thread,

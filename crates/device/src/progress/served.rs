@@ -44,7 +44,8 @@ impl Device {
         let Some((slot, run)) = served.map(|served| (served.slot, served.run)) else {
             return false;
         };
-        slot.serve(|words| run(self, words))
+        let transports = &mut self.worker.transports;
+        slot.serve(|words| run(&mut |peer| transports.peer_memory(peer), words))
     }
 
     /// This thread does not poll any more.

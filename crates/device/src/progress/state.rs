@@ -1,8 +1,8 @@
 //! What a process remembers of its waiting, its core and its tests.
 
-use crate::progress::device::Device;
 use ferry_job::Wait;
-use ferry_transport::shm::{UPDATE_WORDS, UpdateSlot};
+use ferry_transport::ProcId;
+use ferry_transport::shm::{PeerMemory, UPDATE_WORDS, UpdateSlot};
 use std::time::{Duration, Instant};
 
 /// How long a waiting thread polls where it has a core. A choice: about as long as sleeping and
@@ -137,9 +137,11 @@ impl ThreadUsage {
 #[derive(Default)]
 pub(crate) struct Sleepers(pub Vec<(usize, Wait)>);
 
+/// Finds the memory of a peer.
+pub type FindPeer<'a> = &'a mut dyn FnMut(ProcId) -> Option<PeerMemory>;
 /// Does an update of this process's memory: gets its words and returns the result. Runs with the
 /// device's lock.
-pub type DoUpdate = fn(&mut Device, [u64; UPDATE_WORDS]) -> u64;
+pub type DoUpdate = fn(FindPeer<'_>, [u64; UPDATE_WORDS]) -> u64;
 
 /// The update slot of this process, and what does the updates.
 pub(crate) struct Served {

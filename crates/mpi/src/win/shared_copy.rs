@@ -9,7 +9,7 @@ use super::Win;
 use super::short_update::leave;
 use super::target::Target;
 use super::transfer::{Way, copy_runs};
-use crate::device::{Device, Offered, PeerMemory, ReadError, UPDATE_WORDS};
+use crate::device::{FindPeer, Offered, PeerMemory, ReadError, UPDATE_WORDS};
 use std::ops::Range;
 
 /// The shortest copy that is shared, bytes. A choice: below, a call takes longer than its bytes.
@@ -52,9 +52,9 @@ impl CopyPart {
     }
 
     /// Copies it, in the target. Returns 1 if it has, 0 if the system refuses.
-    pub fn copy(self, d: &mut Device) -> u64 {
+    pub fn copy(self, find: FindPeer<'_>) -> u64 {
         let [what, own, origins, process] = self.0;
-        let Some(memory) = d.peer_memory(process as u32) else {
+        let Some(memory) = find(process as u32) else {
             return 0;
         };
         let (writes, len) = (what >> 16 & 0xffff == GET_PART, (what >> 32) as usize);

@@ -12,7 +12,7 @@ use super::target::Target;
 use super::transfer::peer_error;
 use super::{Flavor, Place, Win};
 use crate::device::{
-    self, Device, OfferState, Offered, PeerMemory, ReadError, UPDATE_WORDS, UpdateSlot,
+    self, FindPeer, OfferState, Offered, PeerMemory, ReadError, UPDATE_WORDS, UpdateSlot,
 };
 use crate::pt2pt::Buffer;
 use crate::{Datatype, Op, Result};
@@ -200,9 +200,9 @@ unsafe fn read(from: *const u8, place: &Place<'_>) -> Option<u64> {
 }
 
 /// Does an update that a peer has left: one of this process's memory in a window.
-pub(super) fn serve(d: &mut Device, words: [u64; UPDATE_WORDS]) -> u64 {
+pub(super) fn serve(find: FindPeer<'_>, words: [u64; UPDATE_WORDS]) -> u64 {
     if let Some(part) = CopyPart::of_words(words) {
-        return part.copy(d);
+        return part.copy(find);
     }
     let at = std::ptr::with_exposed_provenance_mut(words[1] as usize);
     // SAFETY: the origin has found that the elements are in the window, and has its accumulate
