@@ -2,7 +2,7 @@
 
 #![allow(unused_imports)]
 
-pub(crate) use crate::args::{self, InOutHandle, Ints, Part, Root, Types, Weights};
+pub(crate) use crate::args::{self, InOutHandle, Ints, Root, Types, Weights};
 pub(crate) use crate::callback::{
     self, CancelFunction, ConversionFunction, CopyFunction, DeleteFunction, ErrorFunction,
     ExtentFunction, FreeFunction, QueryFunction, UserFunction,

@@ -377,7 +377,10 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
     let mut in_place: Option<&str> = None;
     for p in &ordered {
         if rooted && !parts && !is_early(p) && !p.kind.is("root") {
-            let _ = writeln!(out, "        let part = args::part(&root, {comm_name});");
+            let _ = writeln!(
+                out,
+                "        let role = args::rooted_role(&root, {comm_name});"
+            );
             parts = true;
         }
         if p.kind.is_buffer() {
@@ -407,7 +410,7 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
             .replace("$c", comm_name)
             .replace("$w", if large { "true" } else { "false" })
             .replace("$k", &elements(f, p))
-            .replace("$i", if rooted { "part.root" } else { "true" });
+            .replace("$i", if rooted { "role.root" } else { "true" });
         let mut conditions = Vec::new();
         conditions.extend(condition(p.significance));
         if let Some(buffer) = in_place
@@ -448,9 +451,9 @@ fn belongs(p: &Parameter) -> bool {
 fn condition(significance: Significance) -> Option<String> {
     match significance {
         Significance::Always => None,
-        Significance::Root => Some("part.root".into()),
-        Significance::Leaf => Some("part.leaf".into()),
-        Significance::Any => Some("part.any()".into()),
+        Significance::Root => Some("role.root".into()),
+        Significance::Leaf => Some("role.leaf".into()),
+        Significance::Any => Some("role.any()".into()),
     }
 }
 

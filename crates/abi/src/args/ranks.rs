@@ -143,37 +143,37 @@ fn bad_root(value: i32, comm: &Comm) -> Error {
 
 /// This process's role in a rooted collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct RootedRole {
     /// It is the root.
     pub root: bool,
     /// It sends to or receives from the root.
     pub leaf: bool,
 }
 
-impl Part {
+impl RootedRole {
     /// Does it take part?
     pub fn any(&self) -> bool {
         self.root || self.leaf
     }
 }
 
-/// This process's role.
+/// This process's role in a collective with this root.
 #[inline]
-pub fn part(root: &Root, comm: &Comm) -> Part {
+pub fn rooted_role(root: &Root, comm: &Comm) -> RootedRole {
     match (root, comm.is_inter()) {
-        (Root::Rank(rank), false) => Part {
+        (Root::Rank(rank), false) => RootedRole {
             root: *rank == comm.rank(),
             leaf: true,
         },
-        (Root::Rank(_), true) => Part {
+        (Root::Rank(_), true) => RootedRole {
             root: false,
             leaf: true,
         },
-        (Root::ThisProcess, _) => Part {
+        (Root::ThisProcess, _) => RootedRole {
             root: true,
             leaf: false,
         },
-        (Root::ProcNull, _) => Part {
+        (Root::ProcNull, _) => RootedRole {
             root: false,
             leaf: false,
         },
