@@ -1,6 +1,6 @@
 //! Handles that are ints.
 
-use crate::given;
+use crate::standard_handles;
 use crate::table;
 use ferry_translate::abi::kind::{self, Kind};
 use ferry_translate::abi::{INVALID, PREDEFINED};
@@ -113,7 +113,7 @@ pub fn standard<K: Kind>(handle: u32) -> u64 {
         return if K::INDEX == REQUEST {
             ferry_translate::standard::request_at(handle & INDEX_MASK)
         } else {
-            given::standard(K::INDEX, handle & INDEX_MASK)
+            standard_handles::look_up(K::INDEX, handle & INDEX_MASK)
         };
     }
     if K::INDEX == DATATYPE {
@@ -131,7 +131,7 @@ pub fn of_standard<K: Kind>(handle: u64) -> u32 {
         let index = handle as u32;
         assert!(index <= INDEX_MASK, "more objects of one kind than handles");
         if K::INDEX != REQUEST {
-            given::store(K::INDEX, index, handle);
+            standard_handles::store(K::INDEX, index, handle);
         }
         return OBJECTS | index;
     }

@@ -5,9 +5,9 @@
 //! ABI's handle below. A status has 20 bytes. An error code is its class and 128 times the number
 //! of its text.
 
-mod given;
 mod handles;
 mod objects;
+mod standard_handles;
 
 use ferry_translate::abi::{Abi, Requests, StringSizes, Tables, kind};
 use ferry_translate::constants;

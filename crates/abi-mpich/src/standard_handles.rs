@@ -1,4 +1,4 @@
-//! The standard ABI's handles that the program has been given, by kind and index.
+//! The standard ABI's handle of each object that the program has a handle of, by kind and index.
 //!
 //! An int has no room for the generation of a handle. Every int of an object has been given by this
 //! library, so what is kept here is found by one load, and a call needs no other call before it.
@@ -18,7 +18,7 @@ const CHUNK_HANDLES: usize = 1 << CHUNK_BITS;
 /// Chunks of a kind: all indices of 30 bits.
 const CHUNKS_MAX: usize = 1 << (30 - CHUNK_BITS);
 
-/// The first chunk of each kind; 0 where no handle has been given. A thread has an int from the one
+/// The first chunk of each kind; 0 where there is no handle. A thread has an int from the one
 /// that got it, so the order of stores to different places does not matter.
 static FIRST: [[AtomicU64; CHUNK_HANDLES]; KINDS] =
     [const { [const { AtomicU64::new(0) }; CHUNK_HANDLES] }; KINDS];
@@ -36,7 +36,7 @@ fn place(index: u32) -> (usize, usize) {
 
 /// The handle of the object at an index, or [`INVALID`].
 #[inline(always)]
-pub fn standard(kind: usize, index: u32) -> u64 {
+pub fn look_up(kind: usize, index: u32) -> u64 {
     let handle = match FIRST[kind].get(index as usize) {
         Some(place) => place.load(Ordering::Relaxed),
         None => further(kind, index),
@@ -58,7 +58,7 @@ fn further(kind: usize, index: u32) -> u64 {
     unsafe { &*first.add(at) }.load(Ordering::Relaxed)
 }
 
-/// Keeps a handle that the program is given.
+/// Keeps the handle of an object that the program gets a handle of.
 #[inline(always)]
 pub fn store(kind: usize, index: u32, handle: u64) {
     match FIRST[kind].get(index as usize) {
