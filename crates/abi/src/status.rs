@@ -66,7 +66,7 @@ impl Status {
     pub fn store_well(&mut self, ended: WellEnded) {
         (self.source, self.tag, self.count) = match ended {
             WellEnded::Sent => (constants::MPI_ANY_SOURCE, constants::MPI_ANY_TAG, [0; 2]),
-            WellEnded::Received(source, tag, bytes) => {
+            WellEnded::Received { source, tag, bytes } => {
                 let count = [bytes as u32, (bytes >> 32) as u32];
                 (source as i32, tag as i32, count)
             }

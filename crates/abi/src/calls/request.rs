@@ -66,23 +66,30 @@ fn complete<R: RequestForm>(
     outcome
 }
 
+/// A request that has been completed.
+struct Completed {
+    /// The request if it is of no more use: to be dropped without the device's lock.
+    unused: Option<Arc<Request>>,
+}
+
 /// Completes a request, as [`complete`] does, and stores its status, if it is a send or a receive
-/// that has ended well. Returns what [`free_handle`] returns. `None`: nothing was done.
+/// that has ended well. `None`: nothing was done.
 #[inline(always)]
 fn complete_well<R: RequestForm>(
     h: &mut R,
     req: &Arc<Request>,
     d: &mut Device,
     status: OutStatus,
-) -> Option<Option<Arc<Request>>> {
+) -> Option<Completed> {
     let ended = req.complete_well(d)?;
     if let Some(status) = status.get() {
         status.store_well(ended);
     }
-    Some(match req.is_persistent() {
+    let unused = match req.is_persistent() {
         true => None,
         false => free_handle(h, Some(d)),
-    })
+    };
+    Some(Completed { unused })
 }
 
 /// [`complete_well`], which drops what is of no more use. `device` as for [`complete`]. False:
@@ -95,7 +102,7 @@ fn complete_well_locked<R: RequestForm>(
     status: OutStatus,
 ) -> bool {
     let d = device.get_or_insert_with(ferry_mpi::device::device);
-    let Some(unused) = complete_well(h, req, d, status) else {
+    let Some(Completed { unused }) = complete_well(h, req, d, status) else {
         return false;
     };
     drop_unlocked(unused, device);

@@ -57,8 +57,15 @@ enum Class {
 pub enum WellEnded {
     /// A send.
     Sent,
-    /// A receive: source, tag, and bytes received.
-    Received(u32, u32, u64),
+    /// A receive.
+    Received {
+        /// The sender's rank.
+        source: u32,
+        /// The message's tag.
+        tag: u32,
+        /// Bytes received.
+        bytes: u64,
+    },
 }
 
 /// A request of the program.
@@ -321,7 +328,11 @@ impl Request {
         // Assigning would first call what drops states, for one that holds nothing.
         std::mem::forget(std::mem::replace(self.state(d), State::Inactive));
         Some(match operation.class {
-            Class::Receive => WellEnded::Received(envelope.source, envelope.tag, bytes),
+            Class::Receive => WellEnded::Received {
+                source: envelope.source,
+                tag: envelope.tag,
+                bytes,
+            },
             _ => WellEnded::Sent,
         })
     }

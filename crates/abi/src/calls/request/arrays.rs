@@ -2,7 +2,8 @@
 //! MPI_Waitsome, MPI_Testsome (MPI 5.0 §3.7.5).
 
 use super::{
-    complete, complete_one, complete_well, complete_well_locked, finish, look_up, peek, sent,
+    Completed, complete, complete_one, complete_well, complete_well_locked, finish, look_up, peek,
+    sent,
 };
 use crate::prelude::*;
 use ferry_mpi::ErrorScope;
@@ -140,7 +141,7 @@ pub fn waitall<R: RequestForm>(
         while let Some(&ArrayRequest { at, request }) = all.get(completed) {
             let status = array_of_statuses.at(at);
             match complete_well(&mut array_of_requests[at], request, d, status) {
-                Some(request) => unused.extend(request),
+                Some(Completed { unused: request }) => unused.extend(request),
                 None => return request.is_complete(d),
             }
             completed += 1;
