@@ -15,5 +15,6 @@ pub(crate) mod thread;
 mod thread_flags;
 mod thread_placement;
 mod thread_state;
+pub(crate) mod thread_usage;
 mod virtual_time;
 pub(crate) mod wait;

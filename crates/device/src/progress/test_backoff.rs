@@ -7,7 +7,7 @@
 use crate::progress::core_balance::yield_core;
 use crate::progress::device::Device;
 use crate::progress::lock;
-use crate::progress::state::ThreadUsage;
+use crate::progress::thread_usage::ThreadUsage;
 use std::time::{Duration, Instant};
 
 /// A program that tests again within this time has not computed meanwhile. A choice.
