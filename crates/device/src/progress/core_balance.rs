@@ -43,7 +43,7 @@ impl Device {
         if moved_at.is_some_and(|at| now - at < MOVE_INTERVAL) {
             return None;
         }
-        let mut ranks = vec![0; CpuSet::MAX_CPU];
+        let mut ranks = [0; CpuSet::MAX_CPU];
         transports.for_each_waiting_core(&mut |core| {
             if let Some(n) = ranks.get_mut(core as usize) {
                 *n += 1;
