@@ -1,6 +1,6 @@
 //! From arguments to an [`Action`].
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -87,6 +87,24 @@ impl<I: Iterator<Item = OsString>> Given<'_, I> {
     /// The next value as text.
     fn text(&mut self) -> Result<String, String> {
         Ok(self.value()?.to_string_lossy().into_owned())
+    }
+
+    /// The next value as `read` understands it, which gets the argument for its errors.
+    fn value_as<T>(
+        &mut self,
+        read: impl FnOnce(&str, &OsStr) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let value = self.value()?;
+        read(&self.argument, &value)
+    }
+
+    /// As [`Given::value_as`], of text.
+    fn text_as<T>(
+        &mut self,
+        read: impl FnOnce(&str, &str) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let text = self.text()?;
+        read(&self.argument, &text)
     }
 
     /// A variable's name and its value.
@@ -233,27 +251,24 @@ impl Parser {
         mut given: Given<'_, impl Iterator<Item = OsString>>,
         app: &mut AppContext,
     ) -> Result<(), String> {
-        let argument = given.argument.clone();
         let options = &mut self.options;
         match id {
-            OptionId::Count => app.count = Some(values::count(&argument, &given.value()?)?),
+            OptionId::Count => app.count = Some(given.value_as(values::count)?),
             OptionId::Wdir => app.wdir = Some(given.value()?.into()),
             OptionId::Env(id) => return self.apply_env(id, given, app),
             OptionId::AllowOtherMpi => options.allow_other_mpi = true,
             OptionId::Label => options.label = true,
-            OptionId::Stdin => options.stdin = values::stdin_target(&argument, &given.value()?)?,
-            OptionId::Timeout => {
-                options.timeout = Some(values::seconds(&argument, &given.text()?)?)
-            }
-            OptionId::OnHang => options.on_hang = values::on_hang(&argument, &given.text()?)?,
+            OptionId::Stdin => options.stdin = given.value_as(values::stdin_target)?,
+            OptionId::Timeout => options.timeout = Some(given.text_as(values::seconds)?),
+            OptionId::OnHang => options.on_hang = given.text_as(values::on_hang)?,
             OptionId::Verbose => options.verbose = true,
-            OptionId::Bind => options.bind = values::binding(&argument, &given.text()?)?,
+            OptionId::Bind => options.bind = given.text_as(values::binding)?,
             OptionId::BindCore => options.bind = Binding::Core,
             OptionId::BindNone => options.bind = Binding::None,
             OptionId::ReportBindings => options.report_bindings = true,
             OptionId::Hosts(id) => return self.apply_hosts(id, given, app),
             OptionId::Universe => {
-                options.universe = Some(values::count(&argument, &given.value()?)?);
+                options.universe = Some(given.value_as(values::count)?);
             }
             OptionId::Names => options.names = Some(given.text()?),
             OptionId::Machine(id) => return self.apply_machine(id, given),
@@ -321,30 +336,29 @@ impl Parser {
         mut given: Given<'_, impl Iterator<Item = OsString>>,
         app: &mut AppContext,
     ) -> Result<(), String> {
-        let argument = given.argument.clone();
         let options = &mut self.options;
         match id {
-            HostsOption::Host => app.hosts = Some(values::host_list(&argument, &given.text()?)?),
+            HostsOption::Host => app.hosts = Some(given.text_as(values::host_list)?),
             HostsOption::Hosts => {
-                options.hosts = Some(values::host_list(&argument, &given.text()?)?);
+                options.hosts = Some(given.text_as(values::host_list)?);
             }
             HostsOption::HostFile => {
-                let path = PathBuf::from(given.value()?);
-                options.hosts = Some(values::host_file(&argument, &path)?);
+                let read = |option: &str, path: &OsStr| values::host_file(option, path.as_ref());
+                options.hosts = Some(given.value_as(read)?);
             }
             HostsOption::PerHost => {
-                options.map_by = MapBy::PerHost(values::count(&argument, &given.value()?)?);
+                options.map_by = MapBy::PerHost(given.value_as(values::count)?);
             }
-            HostsOption::MapBy => options.map_by = values::map_by(&argument, &given.text()?)?,
+            HostsOption::MapBy => options.map_by = given.text_as(values::map_by)?,
             HostsOption::ByNode => options.map_by = MapBy::Node,
             HostsOption::BySlot => options.map_by = MapBy::Slot,
             HostsOption::RankBy => {
-                options.rank_by = Some(values::rank_by(&argument, &given.text()?)?);
+                options.rank_by = Some(given.text_as(values::rank_by)?);
             }
             HostsOption::Launcher => options.launcher = Some(given.text()?),
             HostsOption::LauncherPath => options.launcher_path = Some(given.value()?.into()),
             HostsOption::HostTimeout => {
-                options.host_timeout = values::host_timeout(&argument, &given.text()?)?;
+                options.host_timeout = given.text_as(values::host_timeout)?;
             }
         }
         Ok(())
@@ -356,19 +370,18 @@ impl Parser {
         id: MachineOption,
         mut given: Given<'_, impl Iterator<Item = OsString>>,
     ) -> Result<(), String> {
-        let argument = given.argument.clone();
         let machine = &mut self.machine;
         match id {
             MachineOption::Name => machine.name = given.text()?,
             MachineOption::Report => machine.report = true,
             MachineOption::Paced => machine.paced = true,
             MachineOption::Interfaces => {
-                machine.interfaces = values::descriptors(&argument, &given.text()?)?;
+                machine.interfaces = given.text_as(values::descriptors)?;
             }
             MachineOption::Check => machine.check = true,
             MachineOption::Trace => machine.trace = Some(given.value()?.into()),
             MachineOption::Compute => {
-                machine.compute = Some(values::compute_factor(&argument, &given.text()?)?);
+                machine.compute = Some(given.text_as(values::compute_factor)?);
             }
         }
         Ok(())
