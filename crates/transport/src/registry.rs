@@ -1,35 +1,28 @@
 //! The registry of a process's transports: which are opened, and which one leads to which peer.
 //!
-//! `impl Transports` goes on in `short` (short messages), `fragments` (pipelined copies),
+//! `impl Transports` goes on in `open`, `short` (short messages), `fragments` (pipelined copies),
 //! `coalescing`, `node` (what shared memory offers beside messages) and `foreign` (other jobs).
 
 mod coalescing;
 mod foreign;
 mod fragments;
 mod node;
+mod open;
 mod short;
 
 pub use foreign::SharedSegment;
+pub use open::open;
 
-use crate::connected::{self, ConnTransport, Medium};
-use crate::model::{self, Model};
 use crate::names::{SHM_INDEX, index_of};
 use crate::self_loop::SelfLoop;
 use crate::shm::{SharedMemory, Shm};
-use crate::tcp::{self, Tcp};
-use crate::tipc::{self, Tipc};
-use crate::wakeup::{self, Wakeup};
+use crate::wakeup::Wakeup;
 use crate::{
     Answer, BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Inbox, ProcId,
     ReadError, ReadStart, RemoteMemory, Sleeper, Streamed, Transport, TransportError, VirtualTime,
     ZeroCopy,
 };
-use ferry_job::{Directory, RankInfo, Segment};
 use std::sync::atomic::AtomicU32;
-
-/// The order of transports without FERRY_TRANSPORTS. TIPC is used only where it joins this node to
-/// others.
-const DEFAULT_ORDER: [&str; 4] = ["self", "shm", "tipc", "tcp"];
 
 /// Route to a process that has not been looked up yet.
 const UNKNOWN: u8 = 0;
@@ -66,170 +59,7 @@ pub struct Transports {
     is_virtual: bool,
 }
 
-/// The wakeup word of a process that no peer can wake: its own threads do.
-static OWN_WAKEUP_WORD: AtomicU32 = AtomicU32::new(0);
-/// The wakeup until [`Transports::make_wakeup`].
-static OWN_WAKEUP: Wakeup = Wakeup::on_word(&OWN_WAKEUP_WORD, true);
-
-/// The names in FERRY_TRANSPORTS, in order. None: Ferry chooses.
-fn requested_names(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
-    let mut order = Vec::new();
-    for word in list
-        .unwrap_or("")
-        .split(',')
-        .map(str::trim)
-        .filter(|w| !w.is_empty())
-    {
-        match DEFAULT_ORDER.iter().find(|k| **k == word) {
-            Some(name) if !order.contains(name) => order.push(*name),
-            Some(_) => {}
-            None => {
-                return Err(TransportError::Setting {
-                    name: "FERRY_TRANSPORTS",
-                    value: word.into(),
-                    expected: "a list of self, shm, tcp and tipc, separated by commas",
-                });
-            }
-        }
-    }
-    Ok(order)
-}
-
-/// Opens the transports in FERRY_TRANSPORTS that this process needs. One is not opened if those
-/// before it reach all peers. Under a foreign launcher, blocks until all ranks call this, unless
-/// all are on this node. `concurrent`: threads of the program will be in MPI at the same time.
-///
-/// Errors: a setting makes no sense, or a transport cannot be set up.
-pub fn open(
-    rank_info: &RankInfo,
-    segment: Option<Segment>,
-    directory: Option<Box<dyn Directory>>,
-    concurrent: bool,
-) -> Result<Transports, TransportError> {
-    let list = std::env::var("FERRY_TRANSPORTS").ok();
-    let names = requested_names(list.as_deref())?;
-    open_these(&names, rank_info, segment, directory, concurrent)
-}
-
-/// Opens the transports of these names that lead to some peer; on a modelled machine its own
-/// instead. No names: those of [`DEFAULT_ORDER`].
-fn open_these(
-    names: &[&'static str],
-    rank_info: &RankInfo,
-    mut segment: Option<Segment>,
-    directory: Option<Box<dyn Directory>>,
-    concurrent: bool,
-) -> Result<Transports, TransportError> {
-    let chosen = !names.is_empty();
-    let names = if chosen { names } else { &DEFAULT_ORDER };
-    let mut transports = Transports {
-        me: rank_info.rank,
-        itself: SelfLoop::new(rank_info.rank),
-        shm: None,
-        shared: Vec::new(),
-        socket_name: None,
-        size: rank_info.size,
-        others: Vec::new(),
-        order: vec!["self"],
-        routes: vec![UNKNOWN; rank_info.size as usize],
-        wakeup: &OWN_WAKEUP,
-        shared_memory: None,
-        is_virtual: false,
-    };
-    if let Some(segment) = &mut segment
-        && let Some(machine) = segment.machine.take()
-    {
-        let mut transport = Model::open(machine, rank_info.rank, rank_info.size, concurrent)?;
-        if let Some(interface) = segment.interfaces.pop() {
-            transport.set_interface(interface);
-        }
-        transports.others.push(Box::new(transport));
-        transports.order.push(model::NAME);
-        transports.is_virtual = true;
-        transports.make_wakeup()?;
-        return Ok(transports);
-    }
-    transports.shared_memory = segment.as_ref().and_then(SharedMemory::new);
-    // Peers are left that no transport reaches yet.
-    let mut peers_left = rank_info.size > 1;
-    // All media of connections are one transport. Which medium reaches a peer is found when the
-    // peer is connected to.
-    let mut media: Vec<Box<dyn Medium>> = Vec::new();
-    let mut timeout = tipc::TIMEOUT;
-    for &name in names {
-        match name {
-            "shm" if peers_left && media.is_empty() && rank_info.local_ranks.len() > 1 => {
-                let Some(segment) = segment.take() else {
-                    continue;
-                };
-                transports.shm = Some(Shm::open(
-                    segment,
-                    rank_info.local_ranks.clone(),
-                    rank_info.local_rank as usize,
-                    rank_info.job,
-                    rank_info.cores,
-                )?);
-                peers_left = rank_info.local_ranks.len() < rank_info.size as usize;
-            }
-            tcp::NAME if peers_left && directory.is_some() => {
-                let settings = tcp::Settings::from_environment()?;
-                timeout = settings.timeout;
-                match Tcp::listen(rank_info, &settings) {
-                    Ok(tcp) => media.push(Box::new(tcp)),
-                    // Nodes that only TIPC joins have no other address.
-                    Err(TransportError::NoAddress(_)) if !chosen && !media.is_empty() => continue,
-                    Err(e) => return Err(e),
-                }
-            }
-            tipc::NAME if peers_left && directory.is_some() => {
-                let settings = tipc::Settings::from_environment()?;
-                match Tipc::listen(rank_info, &settings) {
-                    Ok(tipc) if chosen || tipc.is_joined() => media.push(Box::new(tipc)),
-                    Err(e) if chosen => return Err(e),
-                    _ => continue,
-                }
-            }
-            _ => continue,
-        }
-        transports.order.push(name);
-    }
-    if let (false, Some(directory)) = (media.is_empty(), directory) {
-        let encrypt = connected::encrypt_from_environment()?;
-        let transport = ConnTransport::open(rank_info, directory, media, timeout, encrypt)?;
-        transports.others.push(Box::new(transport));
-    }
-    transports.make_wakeup()?;
-    Ok(transports)
-}
-
 impl Transports {
-    /// Makes what the process's threads sleep on.
-    fn make_wakeup(&mut self) -> Result<(), TransportError> {
-        let mut word = self.shm.as_ref().and_then(|s| s.wakeup_word());
-        if self.is_virtual {
-            word = self.others.first().and_then(|w| w.wakeup_word());
-        }
-        let word = word.unwrap_or(&OWN_WAKEUP_WORD);
-        let mut fds = self.others.iter().filter_map(|w| w.event_fd()).peekable();
-        let wakeup = if fds.peek().is_some() {
-            let name = self
-                .shm
-                .is_some()
-                .then(wakeup::new_socket_name)
-                .transpose()?;
-            let wakeup = Wakeup::with_descriptors(word, name, fds)?;
-            self.socket_name = name;
-            if let (Some(shm), Some(name)) = (&mut self.shm, name) {
-                shm.use_wakeup_socket(name);
-            }
-            wakeup
-        } else {
-            Wakeup::on_word(word, !self.is_virtual)
-        };
-        self.wakeup = Box::leak(Box::new(wakeup));
-        Ok(())
-    }
-
     #[cold]
     fn unreachable(&self, peer: ProcId) -> TransportError {
         TransportError::Unreachable {

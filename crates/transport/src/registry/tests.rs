@@ -1,4 +1,6 @@
+use super::open::{DEFAULT_ORDER, requested_names};
 use super::*;
+use crate::{model, tcp, tipc};
 
 #[test]
 fn each_transport_has_its_name() {
