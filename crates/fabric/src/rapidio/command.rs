@@ -169,6 +169,19 @@ impl Command<'_> {
         }
     }
 
+    /// The node that it is about, beside the card's own.
+    pub fn other_node(&self) -> Option<u32> {
+        match *self {
+            Command::Send { to, .. }
+            | Command::Doorbell { to, .. }
+            | Command::Write { to, .. }
+            | Command::Read { from: to, .. }
+            | Command::Expect { from: to, .. }
+            | Command::Forget { node: to } => Some(to),
+            Command::Release { .. } | Command::Segment { .. } | Command::Fault { .. } => None,
+        }
+    }
+
     /// The function of the driver's lower level that issues it.
     pub fn call(&self) -> &'static str {
         match self {

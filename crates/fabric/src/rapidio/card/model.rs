@@ -2,7 +2,7 @@
 
 use super::checker::{Programming, incomplete};
 use super::packet::{Message, Payload, Segment};
-use super::receiver::{Delivery, Receiver};
+use super::receiver::{Acceptance, Delivery, Receiver};
 use super::segments::OpenSegments;
 use super::sender::{Listed, Sender};
 use super::stats::{CardStats, percentage};
@@ -199,11 +199,11 @@ impl Cards {
         let (from, to) = (segment.message.from, segment.message.to);
         let refused = self.is_refused(to);
         let card = &mut self.cards[to as usize];
-        let (accepted, is_stray) = match refused {
-            true => (false, false),
+        let acceptance = match refused {
+            true => Acceptance::Refused,
             false => card.receiver.accept(&segment),
         };
-        if accepted {
+        if acceptance != Acceptance::Refused {
             let bytes = segment.bytes().len() as u64;
             card.drained = card.drained.max(kernel.now()) + self.drain.time_of(bytes);
             kernel.schedule_at(card.drained, to, ModelEvent::Drain(segment.clone()));
@@ -211,11 +211,11 @@ impl Cards {
             card.stats.refused += 1;
             let payload = Payload::Response {
                 segment: segment.clone(),
-                accepted,
+                accepted: false,
             };
             self.transmit((to, from), self.response, payload, kernel);
         }
-        if is_stray {
+        if acceptance == Acceptance::Stray {
             let what = format!(
                 "a message with mailbox {} came to node {to}, where no dedicated queue takes it: \
                  more messages than the queue is programmed for, or none is open",
@@ -404,14 +404,10 @@ impl Model for Cards {
         kernel: &mut Kernel<ModelEvent>,
     ) -> Result<(), InvalidCommand> {
         let command = Command::decode(bytes).ok_or(InvalidCommand("words that are no command"))?;
-        let other = match &command {
-            Command::Send { to, .. } | Command::Doorbell { to, .. } => Some(*to),
-            Command::Write { to, .. } => Some(*to),
-            Command::Read { from, .. } | Command::Expect { from, .. } => Some(*from),
-            Command::Forget { node } => Some(*node),
-            Command::Release { .. } | Command::Segment { .. } | Command::Fault { .. } => None,
-        };
-        if other.is_some_and(|node| node >= kernel.ranks()) {
+        if command
+            .other_node()
+            .is_some_and(|node| node >= kernel.ranks())
+        {
             return Err(InvalidCommand("a command for a node that is not there"));
         }
         let card = &mut self.cards[from as usize];

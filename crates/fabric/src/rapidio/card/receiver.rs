@@ -51,6 +51,18 @@ pub struct OpenQueue {
     pub landed: usize,
 }
 
+/// What the receiver does with a segment that arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acceptance {
+    /// There is no room: the sender sends it again.
+    Refused,
+    /// The input buffer takes it.
+    Accepted,
+    /// The input buffer takes it. Its message has a mailbox that is not 0 and no dedicated queue
+    /// open for it, so it goes to the general queue.
+    Stray,
+}
+
 /// Something for the driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Delivery {
@@ -139,11 +151,10 @@ impl Receiver {
         self.general_free
     }
 
-    /// A segment arrives. Returns whether the input buffer takes it, and whether the general queue
-    /// takes a message whose mailbox is not 0, for which no dedicated queue is open.
-    pub fn accept(&mut self, segment: &Segment) -> (bool, bool) {
+    /// A segment arrives.
+    pub fn accept(&mut self, segment: &Segment) -> Acceptance {
         if self.input_free == 0 {
-            return (false, false);
+            return Acceptance::Refused;
         }
         let message = &segment.message;
         let key = (message.from, message.mailbox);
@@ -168,7 +179,7 @@ impl Receiver {
                     is_stray |= message.mailbox != 0 && !self.forgotten.contains(&message.from);
                     Target::General
                 }
-                None => return (false, false),
+                None => return Acceptance::Refused,
             };
             stream.assemblies.push_back(Assembly {
                 target,
@@ -177,7 +188,10 @@ impl Receiver {
             });
         }
         self.input_free -= 1;
-        (true, is_stray)
+        match is_stray {
+            true => Acceptance::Stray,
+            false => Acceptance::Accepted,
+        }
     }
 
     /// A segment leaves the input buffer for memory. Returns what follows, in order.
@@ -209,31 +223,8 @@ impl Receiver {
             && is_first
         {
             let piece = queue.pieces[*number];
-            if usize::from(piece.bytes) != message.data.len() {
-                deliveries.push(Delivery::Mismatch(format!(
-                    "message {number} of dedicated queue {} has {} bytes, and node {} has sent {}",
-                    id.0,
-                    piece.bytes,
-                    message.from,
-                    message.data.len()
-                )));
-            }
-            // Nothing tells the segments' size yet: the card takes the full one.
-            if segment.number > 0 && segment.is_last() {
-                let offset = usize::from(segment.number) * SEGMENT_MAX_BYTES;
-                let bytes = segment.bytes();
-                let beyond = offset + bytes.len() > usize::from(piece.bytes);
-                let what = beyond.then(|| {
-                    format!(
-                        "the last segment of message {number} of dedicated queue {} came first \
-                         and was written at byte {offset}, beyond a buffer of {} bytes that is \
-                         not rounded up to {SEGMENT_MAX_BYTES}",
-                        id.0, piece.bytes
-                    )
-                });
-                let at = aligned(piece.at).plus(offset as u64);
-                deliveries.push(Delivery::Misplaced(at, bytes.to_vec(), what));
-            }
+            deliveries.extend(mismatch(segment, *id, *number, piece));
+            deliveries.extend(misplaced(segment, *id, *number, piece, aligned(piece.at)));
         }
         if assembly.present.count_ones() == u32::from(message.segments()) {
             assembly.whole = Some(segment.clone());
@@ -263,6 +254,48 @@ impl Receiver {
         }
         deliveries
     }
+}
+
+/// What is wrong if the message of this segment does not have the size of its buffer, `piece`, the
+/// one with this number in the queue.
+fn mismatch(segment: &Segment, id: QueueId, number: usize, piece: Piece) -> Option<Delivery> {
+    let message = &segment.message;
+    (usize::from(piece.bytes) != message.data.len()).then(|| {
+        Delivery::Mismatch(format!(
+            "message {number} of dedicated queue {} has {} bytes, and node {} has sent {}",
+            id.0,
+            piece.bytes,
+            message.from,
+            message.data.len()
+        ))
+    })
+}
+
+/// Where a segment goes that is its message's first to come and the message's last. Nothing tells
+/// the segments' size yet: the card takes the full one. `start`: where the card writes the message.
+fn misplaced(
+    segment: &Segment,
+    id: QueueId,
+    number: usize,
+    piece: Piece,
+    start: Physical,
+) -> Option<Delivery> {
+    if segment.number == 0 || !segment.is_last() {
+        return None;
+    }
+    let offset = usize::from(segment.number) * SEGMENT_MAX_BYTES;
+    let bytes = segment.bytes();
+    let beyond = offset + bytes.len() > usize::from(piece.bytes);
+    let what = beyond.then(|| {
+        format!(
+            "the last segment of message {number} of dedicated queue {} came first and was \
+             written at byte {offset}, beyond a buffer of {} bytes that is not rounded up to \
+             {SEGMENT_MAX_BYTES}",
+            id.0, piece.bytes
+        )
+    });
+    let at = start.plus(offset as u64);
+    Some(Delivery::Misplaced(at, bytes.to_vec(), what))
 }
 
 /// Place of the message with this letter among those of its stream that are coming.
