@@ -2,6 +2,7 @@
 
 use super::command::{CardError, Location};
 use super::packet::{Packet, Process, Request};
+use super::pattern::Pattern;
 use super::ring::{Ring, WORD_BYTES};
 use super::state::Stalled;
 use super::{Card, CardEvent, Effect, LlcmWord, Visible};
@@ -56,77 +57,117 @@ impl Card {
         request: Request,
         effects: &mut Vec<Effect>,
     ) -> Option<Request> {
-        let node = usize::from(from.node) * usize::from(self.capacity.processes);
-        let sender = (node + usize::from(from.port)) as u32;
-        let own = self.processes.get_mut(usize::from(to.port))?;
         match request {
             Request::Store {
                 memory,
                 pattern,
                 data,
-            } => {
-                let extent = pattern.extent().unwrap_or(u64::MAX);
-                if !own.memory.holds(memory, extent) || pattern.bytes() != data.len() as u64 {
-                    self.fail(to.port, CardError::Memory, effects);
-                    return None;
-                }
-                let mut at = 0;
-                for (offset, bytes) in pattern.runs() {
-                    let part = &data[at..at + bytes as usize];
-                    own.memory.write(memory + offset, part);
-                    at += bytes as usize;
-                }
-            }
+            } => self.serve_store(to, memory, &pattern, &data, effects),
             Request::Load {
                 memory, pattern, ..
-            } => {
-                let extent = pattern.extent().unwrap_or(u64::MAX);
-                let small = pattern.bytes() <= self.capacity.packet_max_bytes.into();
-                let data = (small && own.memory.holds(memory, extent)).then(|| {
-                    let mut data = vec![0; pattern.bytes() as usize];
-                    let mut at = 0;
-                    for (offset, bytes) in pattern.runs() {
-                        let into = &mut data[at..at + bytes as usize];
-                        own.memory.read(memory + offset, into);
-                        at += bytes as usize;
-                    }
-                    data
-                });
-                let answer = Packet {
-                    from: to,
-                    to: from,
-                    request: Request::Loaded { data },
-                };
-                self.send(answer, effects);
-            }
+            } => self.serve_load(to, from, memory, &pattern, effects),
             Request::Append { data } => {
-                // Rings that have not been set up yet count as full.
-                let Some((base, size, senders)) = own.ring_area else {
-                    return Some(Request::Append { data });
-                };
-                let bytes = data.len() as u32;
-                if sender >= senders || bytes > size - WORD_BYTES {
-                    self.fail(to.port, CardError::TooLong, effects);
-                    return None;
-                }
-                let first = u64::from(base) + u64::from(sender) * u64::from(size);
-                let ring = match own.rings.entry(sender) {
-                    Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(new) => new.insert(Ring::new(first, size)?),
-                };
-                let Some(runs) = ring.append(bytes) else {
-                    return Some(Request::Append { data });
-                };
-                let mut at = 0;
-                for (address, bytes) in runs {
-                    own.memory.write(address, &data[at..at + bytes as usize]);
-                    at += bytes as usize;
-                }
-                let word = LlcmWord::Nwa(sender);
-                effects.push(Effect::Changed(to.port, Visible::Word(word)));
+                return self
+                    .serve_append(to, from, data, effects)
+                    .map(|data| Request::Append { data });
             }
             _ => {}
         }
+        None
+    }
+
+    /// Writes the data of an RVS to memory.
+    fn serve_store(
+        &mut self,
+        to: Process,
+        memory: u64,
+        pattern: &Pattern,
+        data: &[u8],
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(own) = self.processes.get_mut(usize::from(to.port)) else {
+            return;
+        };
+        let extent = pattern.extent().unwrap_or(u64::MAX);
+        if !own.memory.holds(memory, extent) || pattern.bytes() != data.len() as u64 {
+            self.fail(to.port, CardError::Memory, effects);
+            return;
+        }
+        let mut at = 0;
+        for (offset, bytes) in pattern.runs() {
+            let part = &data[at..at + bytes as usize];
+            own.memory.write(memory + offset, part);
+            at += bytes as usize;
+        }
+    }
+
+    /// Answers an RVL with the bytes in memory.
+    fn serve_load(
+        &mut self,
+        to: Process,
+        from: Process,
+        memory: u64,
+        pattern: &Pattern,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(own) = self.processes.get_mut(usize::from(to.port)) else {
+            return;
+        };
+        let extent = pattern.extent().unwrap_or(u64::MAX);
+        let small = pattern.bytes() <= self.capacity.packet_max_bytes.into();
+        let data = (small && own.memory.holds(memory, extent)).then(|| {
+            let mut data = vec![0; pattern.bytes() as usize];
+            let mut at = 0;
+            for (offset, bytes) in pattern.runs() {
+                let into = &mut data[at..at + bytes as usize];
+                own.memory.read(memory + offset, into);
+                at += bytes as usize;
+            }
+            data
+        });
+        let answer = Packet {
+            from: to,
+            to: from,
+            request: Request::Loaded { data },
+        };
+        self.send(answer, effects);
+    }
+
+    /// Appends data to the sender's ring. Returns the data if it has no room.
+    fn serve_append(
+        &mut self,
+        to: Process,
+        from: Process,
+        data: Vec<u8>,
+        effects: &mut Vec<Effect>,
+    ) -> Option<Vec<u8>> {
+        let node = usize::from(from.node) * usize::from(self.capacity.processes);
+        let sender = (node + usize::from(from.port)) as u32;
+        let own = self.processes.get_mut(usize::from(to.port))?;
+        // Rings that have not been set up yet count as full.
+        let Some((base, size, senders)) = own.ring_area else {
+            return Some(data);
+        };
+        let bytes = data.len() as u32;
+        if sender >= senders || bytes > size - WORD_BYTES {
+            self.fail(to.port, CardError::TooLong, effects);
+            return None;
+        }
+        let first = u64::from(base) + u64::from(sender) * u64::from(size);
+        let ring = match own.rings.entry(sender) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Ring::new(first, size)?),
+        };
+        let Some(runs) = ring.append(bytes) else {
+            return Some(data);
+        };
+        let mut at = 0;
+        for (address, bytes) in runs {
+            own.memory.write(address, &data[at..at + bytes as usize]);
+            at += bytes as usize;
+        }
+        let word = LlcmWord::Nwa(sender);
+        effects.push(Effect::Changed(to.port, Visible::Word(word)));
         None
     }
 
