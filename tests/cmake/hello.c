@@ -1,3 +1,4 @@
+/* The program that tests/cmake/CMakeLists.txt finds MPI for: the sum of all ranks. */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+! The same as hello.c, in Fortran with mpi_f08.
 program hello
   use mpi_f08
   implicit none
