@@ -26,6 +26,8 @@ mod flat_board;
 mod pair;
 #[path = "../src/shm/ring/mod.rs"]
 mod ring;
+#[path = "../src/shm/streaming_copy.rs"]
+mod streaming_copy;
 #[path = "../src/shm/update_slot.rs"]
 mod update_slot;
 

@@ -235,7 +235,7 @@ const TRANSPORT_EXCEPTIONS: [(&str, &str); 3] = [
 
 #[test]
 fn transports_do_not_use_each_other() {
-    let layers: [(&str, &[&str]); 38] = [
+    let layers: [(&str, &[&str]); 39] = [
         (
             "registry",
             &[
@@ -274,6 +274,7 @@ fn transports_do_not_use_each_other() {
                 "shm::peer",
                 "shm::read_min",
                 "shm::ring",
+                "shm::streaming_copy",
             ],
         ),
         (
@@ -321,11 +322,18 @@ fn transports_do_not_use_each_other() {
         ("shm::early", &["shm::pair"]),
         (
             "shm::pair",
-            &["shm::cells", "shm::fastbox", "shm::memory", "shm::ring"],
+            &[
+                "shm::cells",
+                "shm::fastbox",
+                "shm::memory",
+                "shm::ring",
+                "shm::streaming_copy",
+            ],
         ),
         ("shm::fastbox", &["shm::ring", "shm::memory"]),
         ("shm::cells", &["shm::memory"]),
         ("shm::ring", &["shm::memory"]),
+        ("shm::streaming_copy", &["shm::memory"]),
         ("shm::update_slot", &["shm::memory"]),
         ("shm::wakeup_word", &["shm::memory"]),
         ("shm::read_min", &[]),

@@ -48,6 +48,7 @@ mod read_min;
 mod reassembly;
 mod ring;
 mod shared_memory;
+mod streaming_copy;
 mod update_slot;
 pub(crate) mod wakeup_word;
 
@@ -121,6 +122,8 @@ pub struct Shm {
     assists_seen: u32,
     /// Ranks have a core each, so that two can copy at the same time.
     core_each: bool,
+    /// So it has, and [lines are costly](streaming_copy::lines_are_costly).
+    costly_lines: bool,
     /// Whether the memory of the peers with these local indices can be read and written.
     writable: BTreeMap<usize, bool>,
 }
@@ -198,6 +201,7 @@ impl Shm {
             sleeps_on_socket: false,
             assists_seen: 0,
             core_each,
+            costly_lines: core_each && streaming_copy::lines_are_costly(),
             writable: BTreeMap::new(),
         })
     }
@@ -284,8 +288,14 @@ impl Shm {
         if len > CROSSED_MIN_BYTES && self.core_each && peer.pair.crosses() {
             return Answer::Full;
         }
+        let streaming = peer.pair.is_streaming(body.len());
         let fill = |out: &mut [u8]| {
             assert!(out.len() == len);
+            if streaming {
+                streaming_copy::copy(body, &mut out[SHORT_HEAD_BYTES..], true);
+                out[..SHORT_HEAD_BYTES].copy_from_slice(head);
+                return;
+            }
             let (first, rest) = (out.as_mut_ptr(), body.len());
             // SAFETY: the record has room for the head and the body, by the line above.
             unsafe { short_copy(body.as_ptr(), first.add(SHORT_HEAD_BYTES), rest) };
@@ -419,22 +429,23 @@ impl Transport for Shm {
                 }
                 Body::Bytes(bytes) if crosses => pair.send_early_or_in_cell(message, head, bytes),
                 Body::Bytes(bytes) if fits_cell && len > EXCHANGE_MIN_BYTES && pair.exchanges() => {
-                    pair.send_in_cell(message, head, bytes.len(), |out: &mut [u8]| {
-                        out.copy_from_slice(bytes)
-                    })
+                    pair.send_bytes_in_cell(message, head, bytes)
                 }
                 Body::Fill(n, fill) if crosses || core_each && len > SINGLE_RECORD_MAX_BYTES => {
                     pair.send_in_cell(message, head, n, fill)
                 }
-                body => pair.send(message, head.len(), len, |out: &mut [u8]| {
-                    let (first, rest) = out.split_at_mut(head.len());
-                    match body {
-                        Body::Bytes(b) => rest.copy_from_slice(b),
-                        Body::Fill(_, fill) => fill(rest),
-                    }
-                    // Last, because it may be in the line that the reader polls.
-                    first.copy_from_slice(head);
-                }),
+                body => {
+                    let streaming = pair.is_streaming(len);
+                    pair.send(message, head.len(), len, |out: &mut [u8]| {
+                        let (first, rest) = out.split_at_mut(head.len());
+                        match body {
+                            Body::Bytes(b) => streaming_copy::copy(b, rest, streaming),
+                            Body::Fill(_, fill) => fill(rest),
+                        }
+                        // Last, because it may be in the line that the reader polls.
+                        first.copy_from_slice(head);
+                    })
+                }
             }
         })
     }

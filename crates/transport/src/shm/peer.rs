@@ -151,13 +151,18 @@ impl Shm {
             let announcements =
                 |ring: *mut u8| &*ring.add(ANNOUNCEMENTS_AT).cast::<AnnouncementWords>();
             let fastbox = Fastbox::new(if lower { out } else { into }.add(FASTBOX_AT), lower);
+            let pair = Pair::new(
+                Writer::new(out),
+                Reader::new(into),
+                fastbox,
+                Cells::new(out, into, lower, cells),
+            );
             Peer {
-                pair: Pair::new(
-                    Writer::new(out),
-                    Reader::new(into),
-                    fastbox,
-                    Cells::new(out, into, lower, cells),
-                ),
+                pair: if self.costly_lines {
+                    pair.with_costly_lines()
+                } else {
+                    pair
+                },
                 reassembly: None,
                 readable: None,
                 ring_open_requested: false,

@@ -40,6 +40,8 @@ pub struct Cells {
     count: usize,
     /// A bit for each cell that this process owns.
     own_bits: u64,
+    /// A bit for each of them that the peer gave back: its lines are in the peer's cache.
+    given_back: u64,
     /// By cell: bytes of it that have been used. Both processes count alike, since each use is a
     /// write of the one and a read of the other.
     used: [u32; CELLS_PER_PAIR],
@@ -127,6 +129,7 @@ impl Cells {
             own: std::array::from_fn(|i| (first + (cells / 2 - 1).saturating_sub(i)) as u8),
             count: cells / 2,
             own_bits: half << first,
+            given_back: 0,
             used: [0; CELLS_PER_PAIR],
             first_touches: 0,
         }
@@ -146,6 +149,13 @@ impl Cells {
     #[inline]
     pub fn has_enough(&mut self) -> bool {
         self.has(self.quarter)
+    }
+
+    /// Returns whether the lines of the cell that is used next are in the peer's cache. This
+    /// process must [own](Cells::has) one.
+    #[inline]
+    pub fn next_was_given_back(&self) -> bool {
+        self.given_back >> self.own[self.count - 1] & 1 != 0
     }
 
     /// Records, read and written, that used memory for the first time. Its page faults cost more
@@ -180,6 +190,7 @@ impl Cells {
         self.own.copy_within(..self.count, count);
         self.count += count;
         self.own_bits |= new;
+        self.given_back |= new;
         for at in &mut self.own[..count] {
             *at = new.trailing_zeros() as u8;
             new &= new - 1;
@@ -199,6 +210,7 @@ impl Cells {
         self.count -= 1;
         let cell = usize::from(self.own[self.count]);
         self.own_bits &= !(1 << cell);
+        self.given_back &= !(1 << cell);
         let cell_ref = CellRef {
             cell,
             len,
@@ -313,6 +325,7 @@ impl Cells {
         self.own.copy_within(n..self.count, 0);
         self.count -= n;
         self.own_bits &= !bits;
+        self.given_back &= !bits;
         let returned = self.memory.returned_to_peer();
         returned.fetch_or(bits, Ordering::SeqCst);
         true

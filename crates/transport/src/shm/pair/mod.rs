@@ -9,6 +9,7 @@ use super::cells::{CellRef, Cells, HEAD_MAX_BYTES};
 use super::fastbox::{FASTBOX_MAX_BYTES, Fastbox};
 use super::memory::{LINE_BYTES, Ordering, fence};
 use super::ring::{Found, Reader, Writer};
+use super::streaming_copy::{self, STREAMING_MIN_BYTES};
 
 /// Bytes of an early record's body after which its reader is told. Measured (docs/measured/shm.md):
 /// 4 to 16 KiB make no difference, 24 KiB are slower for short messages.
@@ -48,6 +49,11 @@ pub struct Pair {
     /// Messages that may still come from the peer without having crossed one of this process's
     /// before [`Pair::crosses`] is false. Set to [`UNCROSSED_MESSAGES_MAX`] by each that has.
     uncrossed_messages_left: u8,
+    /// Messages in cells that may still follow the peer's last message of more than
+    /// [`CROSSED_MIN_BYTES`] before [`Pair::crosses`] is false.
+    unanswered_messages_left: u8,
+    /// A core takes long to write lines that are in the other's cache.
+    costly_lines: bool,
 }
 
 /// What came from the peer.
@@ -100,7 +106,36 @@ impl Pair {
             cell: None,
             long_messages_left: 0,
             uncrossed_messages_left: 0,
+            unanswered_messages_left: 0,
+            costly_lines: false,
         }
+    }
+
+    /// The same for two processes with a core each where
+    /// [lines are costly](streaming_copy::lines_are_costly). Of a pair that was not used.
+    pub fn with_costly_lines(self) -> Pair {
+        Pair {
+            writer: self.writer.with_short_laps(),
+            reader: self.reader.with_short_laps(),
+            costly_lines: true,
+            ..self
+        }
+    }
+
+    /// Returns whether a body of `len` bytes is copied to the ring past the caches: it is part of a
+    /// stream, whose lines are in the peer's cache.
+    #[inline]
+    pub fn is_streaming(&self, len: usize) -> bool {
+        self.costly_lines && len >= STREAMING_MIN_BYTES && !self.writer.is_read()
+    }
+
+    /// The same of a copy to the next cell.
+    #[inline]
+    fn is_streaming_to_cell(&mut self, len: usize) -> bool {
+        self.costly_lines
+            && len >= STREAMING_MIN_BYTES
+            && self.cells.has(1)
+            && self.cells.next_was_given_back()
     }
 
     /// Writes a message by `fill` and publishes it with a full barrier. It has `len` bytes. Its
@@ -113,7 +148,7 @@ impl Pair {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        let read = self.reader.position();
+        let read = self.reader.tell();
         if len <= FASTBOX_MAX_BYTES && self.fastbox.my_turn() && self.writer.is_read() {
             self.fastbox.write(message, head, len, read, fill);
             true
@@ -122,8 +157,16 @@ impl Pair {
         }
     }
 
-    /// Writes a message whose body, of `len` bytes, goes into a cell by `fill`. Its head has up to
-    /// [`HEAD_MAX_BYTES`]. Publishes it with a full barrier. False: no room.
+    /// Writes a message whose body goes into a cell. Its head has up to [`HEAD_MAX_BYTES`].
+    /// Publishes it with a full barrier. False: no room.
+    pub fn send_bytes_in_cell(&mut self, message: u8, head: &[u8], body: &[u8]) -> bool {
+        let streaming = self.is_streaming_to_cell(body.len());
+        self.send_in_cell(message, head, body.len(), |out| {
+            streaming_copy::copy(body, out, streaming);
+        })
+    }
+
+    /// The same of a body of `len` bytes that `fill` writes.
     #[inline(never)]
     pub fn send_in_cell(
         &mut self,
@@ -150,6 +193,7 @@ impl Pair {
     #[inline]
     pub fn crosses(&mut self) -> bool {
         self.uncrossed_messages_left > 0
+            && self.unanswered_messages_left > 0
             && self.writer.unread_bytes() <= CROSSED_UNREAD_MAX_BYTES
             && self.can_cell()
     }
@@ -168,7 +212,8 @@ impl Pair {
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
         self.long_messages_left = self.long_messages_left.saturating_sub(1);
-        let read = self.reader.position();
+        self.unanswered_messages_left = self.unanswered_messages_left.saturating_sub(1);
+        let read = self.reader.tell();
         let cell = self.cells.write(len, fill).word();
         let written = self.writer.write_in_cell(message, cell, head, read, true);
         debug_assert!(written, "there was room");
@@ -191,7 +236,8 @@ impl Pair {
         if !self.can_cell() {
             return false;
         }
-        let read = self.reader.position();
+        self.unanswered_messages_left = self.unanswered_messages_left.saturating_sub(1);
+        let read = self.reader.tell();
         let cell = self.cells.begin_early(len);
         let published = self
             .writer
@@ -228,7 +274,7 @@ impl Pair {
         if in_cell && self.exchanges() {
             return false;
         }
-        let read = self.reader.position();
+        let read = self.reader.tell();
         self.writer.write_split(message, head, body, read)
     }
 
@@ -238,15 +284,16 @@ impl Pair {
     #[inline(never)]
     pub fn send_early_or_in_cell(&mut self, message: u8, head: &[u8], body: &[u8]) -> bool {
         if self.writer.is_read() {
+            let streaming = self.is_streaming_to_cell(body.len());
             let mut rest = body;
             let mut fill = |out: &mut [u8]| {
                 let (run, later) = rest.split_at(out.len());
-                out.copy_from_slice(run);
+                streaming_copy::copy(run, out, streaming);
                 rest = later;
             };
             return self.send_early(message, head, body.len(), &mut fill);
         }
-        self.send_in_cell(message, head, body.len(), |out| out.copy_from_slice(body))
+        self.send_bytes_in_cell(message, head, body)
     }
 
     /// The next message from the peer.
@@ -264,6 +311,7 @@ impl Pair {
         if let Some((message, read, len)) = found {
             self.writer.set_read(read);
             if len > CROSSED_MIN_BYTES {
+                self.unanswered_messages_left = LONG_MESSAGES_MAX;
                 self.uncrossed_messages_left =
                     uncrossed_left_after(self.uncrossed_messages_left, !self.writer.is_read());
             }
@@ -289,6 +337,7 @@ impl Pair {
                 }
                 // An early record is counted when it is returned for the first time.
                 if len > CROSSED_MIN_BYTES && self.cell.is_none() {
+                    self.unanswered_messages_left = LONG_MESSAGES_MAX;
                     // What the fastbox has room for was sent while a message of this process's was
                     // there.
                     let fits = !in_cell && len <= FASTBOX_MAX_BYTES;

@@ -13,7 +13,8 @@
 //! - A message that is too long for a record is split over several. The first has its length.
 //!
 //! While only a record or two are unread, the writer stays in the first quarter of the ring, so
-//! that exchanges of single messages touch few pages.
+//! that exchanges of single messages touch few pages. On some processors the records of a stream
+//! stay in the first 8 KiB, too ([`Writer::with_short_laps`]).
 //!
 //! ```text
 //! line 0       head: the reader's position, published now and then
@@ -27,10 +28,12 @@
 //! ```
 
 mod reader;
+mod short_laps;
 
 use super::memory::{
     Base, INLINE_MAX_BYTES, LINE_BYTES, Ordering, RING_DATA_BYTES, RingMemory, fence,
 };
+use short_laps::{SHORT_LAP_BYTES, SHORT_LAP_PUBLISH_BYTES, SHORT_LAP_RECORD_MAX_BYTES, ShortLaps};
 
 /// Largest head and body of one record, bytes: 60 KiB of body and a line of head. Measured
 /// (docs/measured/shm.md): fragments of 60 KiB beside 16 KiB. Several fit the ring, so that the
@@ -187,6 +190,8 @@ pub struct Writer {
     cleared: u64,
     /// Position from which a record may cross the ring's end, or start again at its beginning.
     boundary: u64,
+    /// Set if laps may be short.
+    short_laps: Option<ShortLaps>,
 }
 
 /// The reading end.
@@ -198,6 +203,10 @@ pub struct Reader {
     peeked: u64,
     /// The position that was last published.
     published: u64,
+    /// Bytes after which it is published again, unless it was told otherwise.
+    publish_bytes: u64,
+    /// The position that was last told to the writer in a message to it.
+    told: u64,
     /// Position from which on the writer has not skipped more than a record's length.
     lap_start: u64,
 }
@@ -251,6 +260,7 @@ impl Writer {
             told: 0,
             cleared: CLEAR_AHEAD_BYTES,
             boundary: LAP_BYTES,
+            short_laps: None,
         }
     }
 
@@ -294,6 +304,7 @@ impl Writer {
         if !self.has_room_for(SPLIT_SPAN_BYTES) {
             return false;
         }
+        self.set_in_split(true);
         let mut parts = body.chunks(RECORD_PART_BYTES).peekable();
         let first = parts.next().unwrap_or_default();
         let body_offset = 8 + head.len();
@@ -326,6 +337,7 @@ impl Writer {
             );
         }
         debug_assert!(written, "there was room for all");
+        self.set_in_split(false);
         written
     }
 
@@ -379,9 +391,9 @@ impl Writer {
         }
         let need = shape.span();
         let has_room = if self.tail + need > self.boundary {
-            self.pass_boundary(need)
+            self.pass_boundary(need, read)
         } else {
-            self.has_room_for(need)
+            self.has_room_for(need) || self.gets_room_for(need)
         };
         if !has_room {
             return false;
@@ -426,18 +438,18 @@ impl Writer {
     /// of the ring if the record would cross its end, or need not go there. False: no room.
     #[cold]
     #[inline(never)]
-    fn pass_boundary(&mut self, need: u64) -> bool {
+    fn pass_boundary(&mut self, need: u64, read: u32) -> bool {
         let end = to_end(self.tail);
-        let (begun, unread) = (RING_DATA_BYTES as u64 - end, self.tail - self.head);
-        // Until the reader has passed the mark, only the bytes in front of it are free. The parts
-        // of a split message, which has found room for all of them, must fit there.
-        let rest = if cfg!(loom) {
-            SPAN_MAX_BYTES
+        let lap = if self.short_laps.is_some() && need <= SHORT_LAP_RECORD_MAX_BYTES {
+            SHORT_LAP_BYTES
         } else {
-            PARTS_SPAN_BYTES
+            LAP_BYTES
         };
-        let ends_lap = unread <= LAP_UNREAD_RECORDS * need
-            && unread + need.max(rest) + LINE_BYTES as u64 <= begun;
+        let ends_lap = if lap == SHORT_LAP_BYTES {
+            self.ends_short_lap(end, read)
+        } else {
+            self.ends_lap(end, need)
+        };
         if need > end || ends_lap {
             if !self.has_room_for(end + need) {
                 return false;
@@ -447,11 +459,28 @@ impl Writer {
                 .word(self.tail)
                 .store(word(SKIP, Shape::SKIP, 0, 0), Ordering::Release);
             self.tail += end;
+            if let Some(laps) = &mut self.short_laps {
+                laps.begin = self.tail;
+            }
         } else if !self.has_room_for(need) {
             return false;
         }
-        self.boundary = (self.tail + need).next_multiple_of(LAP_BYTES);
+        self.boundary = (self.tail + need).next_multiple_of(lap);
         true
+    }
+
+    /// Returns whether the writer starts again at the ring's beginning, `end` bytes before its end,
+    /// with a record that takes `need` bytes.
+    fn ends_lap(&self, end: u64, need: u64) -> bool {
+        let (begun, unread) = (RING_DATA_BYTES as u64 - end, self.tail - self.head);
+        // Until the reader has passed the mark, only the bytes in front of it are free. The parts
+        // of a split message, which has found room for all of them, must fit there.
+        let rest = if cfg!(loom) {
+            SPAN_MAX_BYTES
+        } else {
+            PARTS_SPAN_BYTES
+        };
+        unread <= LAP_UNREAD_RECORDS * need && unread + need.max(rest) + LINE_BYTES as u64 <= begun
     }
 
     /// Prefetches the lines of a later record of the present one's length, `need` bytes. Not

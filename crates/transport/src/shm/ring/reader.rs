@@ -15,8 +15,17 @@ impl Reader {
             head: 0,
             peeked: 0,
             published: 0,
+            publish_bytes: PUBLISH_BYTES,
+            told: 0,
             lap_start: 0,
         }
+    }
+
+    /// The same for a writer [with short laps](Writer::with_short_laps): it soon needs to know what
+    /// was read.
+    pub fn with_short_laps(mut self) -> Reader {
+        self.publish_bytes = SHORT_LAP_PUBLISH_BYTES;
+        self
     }
 
     /// Returns whether a record is there, or the mark that skips the ring's end.
@@ -31,9 +40,10 @@ impl Reader {
         self.head - self.lap_start >= RING_DATA_BYTES as u64
     }
 
-    /// How far this process has read: low bits, in lines.
+    /// How far this process has read: low bits, in lines. The caller tells it to the peer.
     #[inline]
-    pub fn position(&self) -> u32 {
+    pub fn tell(&mut self) -> u32 {
+        self.told = self.head;
         (self.head / LINE_BYTES as u64) as u32
     }
 
@@ -96,7 +106,9 @@ impl Reader {
     #[inline]
     pub fn release(&mut self) -> bool {
         self.head += std::mem::take(&mut self.peeked);
-        if self.head - self.published < PUBLISH_BYTES {
+        let since = self.head - self.published;
+        let told = self.head - self.told < self.publish_bytes;
+        if since < self.publish_bytes || told && since < PUBLISH_BYTES {
             return false;
         }
         self.publish()
