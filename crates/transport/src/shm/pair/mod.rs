@@ -129,11 +129,13 @@ impl Pair {
         self.costly_lines && len >= STREAMING_MIN_BYTES && !self.writer.is_read()
     }
 
-    /// The same of a copy to the next cell.
+    /// The same of a copy to the next cell. Not while both processes send long messages: what each
+    /// writes is soon written again by the other.
     #[inline]
     fn is_streaming_to_cell(&mut self, len: usize) -> bool {
         self.costly_lines
             && len >= STREAMING_MIN_BYTES
+            && self.long_messages_left == 0
             && self.cells.has(1)
             && self.cells.next_was_given_back()
     }
