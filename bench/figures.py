@@ -83,6 +83,12 @@ def values_in(output):
     return values
 
 
+def trips_in(parts):
+    """What a line's trip took in each turn of bench/bare/trip.c, in ns, by what it printed."""
+    found = (re.search(r"^trip,2,0,([.0-9]+)$", part, re.MULTILINE) for part in parts)
+    return [match and float(match[1]) for match in found]
+
+
 def size_name(size):
     for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= factor and size % factor == 0:

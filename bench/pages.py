@@ -10,7 +10,7 @@ import aims
 import plots
 import prose
 from figures import FIGURES, label, program_of, rounded
-from peers import BARE, NAMES, peer_packages
+from peers import BARE, NAMES, TRIP, peer_packages
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "performance"
@@ -45,26 +45,42 @@ def compared(key, mine, theirs):
     }
 
 
-def lead(results, key):
-    """How far Ferry is ahead of the nearest peer, by the medians of the rounds, or None."""
+def lead(results, key, is_counted=lambda _: True):
+    """How far Ferry is ahead of the nearest peer, by the medians of the rounds that count, or
+    None."""
     mine = results.get("ferry", {}).get(key, {})
+    mine = {number: value for number, value in mine.items() if is_counted(number)}
     peers = [of for impl, of in results.items() if impl != "ferry" and impl not in BARE]
     ratios = [compared(key, mine, of.get(key, {})).values() for of in peers]
     return min((statistics.median(of) for of in ratios if of), default=None)
 
 
-def table(results, keys, impls, failures):
+def slow_trip(trips):
+    """From which trip of a line on a phase is slow, ns: between the shortest and the longest of
+    `trips`, {figure: {round: ns}}, without the least and the greatest twentieth. `None`: the
+    machine had one phase."""
+    sorted_trips = sorted(took for of in trips.values() for took in of.values())
+    if not sorted_trips:
+        return None
+    least, greatest = (sorted_trips[int(len(sorted_trips) * part)] for part in (0.05, 0.95))
+    return (least * greatest) ** 0.5 if greatest > 2 * least else None
+
+
+def table(results, keys, impls, failures, trips=None):
     """Markdown: medians, and Ferry's ratio to the best peer, round by round, of medians and of each
     one's best round; above 1 Ferry is ahead, whatever the figure. `failures`: why an MPI's
-    program failed, by MPI, program and ranks.
+    program failed, by MPI, program and ranks. `trips`: what a line's trip between the cores took,
+    {figure: {round: ns}}; if that tells two phases apart, each has a column, too.
     """
+    slow = slow_trip(trips or {})
     impls = [key for key in impls if key not in BARE]
     peers = [key for key in impls if key != "ferry"]
     lines = [
         "| figure | "
         + " | ".join(NAMES[key] for key in impls)
-        + " | ahead by | medians | best rounds |",
-        "|---|" + "---|" * (len(impls) + 3),
+        + " | ahead by | medians | best rounds |"
+        + (" fast | slow |" if slow else ""),
+        "|---|" + "---|" * (len(impls) + (5 if slow else 3)),
     ]
     for key in keys:
         rounds = {impl: results[impl].get(key, {}) for impl in impls}
@@ -88,6 +104,10 @@ def table(results, keys, impls, failures):
                 ratios.append(f"{first / second:.2f} ×" if second > 0 else "–")
             else:
                 ratios.append("–")
+        for is_slow in (False, True) if slow else ():
+            of = trips.get(key, {})
+            ahead = lead(results, key, lambda n: n in of and (of[n] >= slow) == is_slow)
+            ratios.append("–" if ahead is None else f"{ahead:.2f} ×")
         lines.append(f"| {label(key)} | " + " | ".join(cells + ratios) + " |")
     return lines
 
@@ -148,9 +168,7 @@ Every value: [net.csv](performance/net.csv). How these figures came about:
 """
     text = ["# Performance between hosts, over TCP", "", prose.filled(about_it), ""]
     for ranks in sorted({k[1] for k in keys}):
-        title = (
-            "One rank on each host" if ranks == 2 else f"{ranks // 2} ranks on each host"
-        )
+        title = "One rank on each host" if ranks == 2 else f"{ranks // 2} ranks on each host"
         rounds = max(len(of.get(k, {})) for of in results.values() for k in keys if k[1] == ranks)
         text += [
             f"## {title}",
@@ -179,14 +197,13 @@ def keep(results, about, name="results.csv", run="run.json"):
         for key in ordered(results):
             for impl, of in results.items():
                 for number, value in of.get(key, {}).items():
-                    writer.writerow(
-                        [key[0], FIGURES[key[0]][1], key[1], key[2], impl, number, value]
-                    )
+                    unit = "ns" if impl == TRIP else FIGURES[key[0]][1]
+                    writer.writerow([key[0], unit, key[1], key[2], impl, number, value])
     (FOLDER / run).write_text(json.dumps(about, indent=1) + "\n")
 
 
 def kept(name="results.csv", run="run.json"):
-    """What `keep` wrote."""
+    """What `keep` wrote: every value, what a line's trip took meanwhile, and the rest."""
     results = {}
     with (FOLDER / name).open(newline="") as file:
         for row in csv.DictReader(file):
@@ -194,10 +211,10 @@ def kept(name="results.csv", run="run.json"):
             results.setdefault(row["implementation"], {}).setdefault(key, {})[int(row["round"])] = (
                 float(row["value"])
             )
-    return results, json.loads((FOLDER / run).read_text())
+    return results, results.pop(TRIP, {}), json.loads((FOLDER / run).read_text())
 
 
-def report(results, about):
+def report(results, trips, about):
     """docs/performance.md and its plots."""
     keys, folder, cores, failures = ordered(results), FOLDER, about["cores"], about.get("wrong", {})
     order = list(results)
@@ -252,6 +269,16 @@ def report(results, about):
     crowd("barrier", "barrier.svg", "Barrier where ranks outnumber cores", 0)
     crowd("allreduce", "allreduce.svg", "Allreduce of 8 bytes where ranks outnumber cores", 8)
     peers = ", ".join(peer_packages())
+    slow = slow_trip(trips)
+    phases = (
+        f"""
+*Fast* and *slow* compare as *ahead by* does, among the rounds in which a cache line took less than
+{slow:.0f} ns from one core to the other, or more, just before the figure was measured
+([trip.c](../bench/bare/trip.c)).
+"""
+        if slow
+        else ""
+    )
     about_it = f"""
 Measured on {about["date"]} at commit {about["commit"]} by `make bench`: {about["rounds"]} rounds,
 interleaved, on {cores} cores of {about["processor"]}, {about["system"]}. Peers: {peers}, from PyPI,
@@ -262,7 +289,7 @@ of the others wait in read(2): what is compared was measured within seconds. Sta
 measured one MPI after the other. Every round has new jobs.
 
 {HOW_COMPARED}
-
+{phases}
 Every value: [results.csv](performance/results.csv). How it is measured: the sources in `bench/`;
 {about["budget"]} s a figure.
 """
@@ -278,6 +305,7 @@ Every value: [results.csv](performance/results.csv). How it is measured: the sou
             [k for k in keys if k[1] == 2 and k[0] not in ("start", "memory")],
             order,
             failures,
+            trips,
         ),
         "",
         *without_mpi(2),
@@ -299,6 +327,7 @@ Every value: [results.csv](performance/results.csv). How it is measured: the sou
                 [k for k in keys if k[1] == ranks and k[0] not in ("start", "memory")],
                 order,
                 failures,
+                trips,
             ),
             "",
             *without_mpi(ranks),
@@ -320,6 +349,7 @@ Every value: [results.csv](performance/results.csv). How it is measured: the sou
                 [k for k in keys if k[1] == ranks and k[0] in ("start", "memory")],
                 order,
                 failures,
+                trips,
             ),
             "",
         ]

@@ -24,6 +24,9 @@ PEERS = {
 # The same work without an MPI (bench/bare), in two ways.
 BARE = {"bare-ring": "through a ring", "bare-read": "read in place"}
 
+# What measures a line's trip between the cores, among the results.
+TRIP = "trip"
+
 NAMES = {"ferry": "Ferry", **{key: name for key, (name, _) in PEERS.items()}, **BARE}
 
 # MPICH has two ways to speak TCP.
@@ -159,6 +162,17 @@ class Mpi:
         return turns.Job(
             self.key, command, {**self.environment, "BENCH_BUDGET": str(budget)}, ranks
         )
+
+
+def line_trips(build):
+    """A job that takes turns with others, and says in each how long a line takes from one core to
+    the other (bench/bare/trip.c), or None: there is one core."""
+    if len(os.sched_getaffinity(0)) < 2:
+        return None
+    build.mkdir(parents=True, exist_ok=True)
+    program = build / "trip"
+    subprocess.run(["cc", "-O2", "-o", program, HERE / "bare" / "trip.c"], check=True)
+    return turns.Job(TRIP, [str(program)], dict(os.environ), 1, endless=True)
 
 
 class Bare(Mpi):

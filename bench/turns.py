@@ -31,15 +31,21 @@ def end_all(process, setting):
 
 class Job:
     """One MPI's run of a program. `name` is the MPI, `output` what the run has printed, and `error`
-    why it failed, or ""."""
+    why it failed, or "". `endless`: it takes part as long as others do."""
 
-    def __init__(self, name, command, environment, ranks):
+    def __init__(self, name, command, environment, ranks, endless=False):
         self.name, self.command, self.environment, self.ranks = name, command, environment, ranks
+        self.endless = endless
         self.printed, self.error, self.process = b"", "", None
 
     @property
     def output(self):
         return self.printed.decode(errors="replace")
+
+    @property
+    def by_turn(self):
+        """What it has printed in each of its turns."""
+        return self.output.split(WAITING.decode())[1:]
 
     def start(self, folder, limit):
         """Returns when all ranks wait for their first turn."""
@@ -88,7 +94,7 @@ class Job:
             return
         try:
             code = self.process.wait(0 if self.error else 10)
-            if code != 0:
+            if code != 0 and not self.endless:
                 self.error = self.error or "failed"
         except subprocess.TimeoutExpired:
             self.error = self.error or "did not end"
@@ -106,8 +112,10 @@ def take(jobs, limit):
             for job in jobs:
                 job.start(pathlib.Path(folder), limit)
             there = [job for job in jobs if not job.error]
-            while there:
+            while not all(job.endless for job in there):
                 there = [job for job in there if job.turn(limit)]
+            for job in there:
+                job.end()
         except BaseException:
             for job in jobs:
                 job.end()
