@@ -7,7 +7,7 @@ pub const STREAMING_MIN_BYTES: usize = 2 * 1024 + 1;
 
 /// Returns whether this processor's cores take long to write a line that has left the other's
 /// first-level cache, while stores past the caches do not wait for it. So it is on AMD's Zen
-/// (docs/measured/shm.md), and not on Intel's Xeon.
+/// (docs/measured/shm.md). On others it was not measured, and they are left as they are.
 #[cfg(target_arch = "x86_64")]
 pub fn lines_are_costly() -> bool {
     let vendor = std::arch::x86_64::__cpuid(0);
@@ -15,7 +15,7 @@ pub fn lines_are_costly() -> bool {
     matches!(name.as_flattened(), b"AuthenticAMD" | b"HygonGenuine")
 }
 
-/// Nothing is known of other processors.
+/// It was not measured on other processors.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn lines_are_costly() -> bool {
     false
