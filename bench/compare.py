@@ -11,6 +11,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+import ending
 import turns
 from figures import FIGURES, rounded, size_name, values_in
 from peers import NAMES, ROOT, implementations
@@ -221,6 +222,7 @@ class Benchmark:
         return found
 
     def main(self):
+        ending.on_signals()
         parser = argparse.ArgumentParser(
             description=self.description, formatter_class=argparse.RawDescriptionHelpFormatter
         )

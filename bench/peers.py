@@ -3,12 +3,12 @@ programs are built and started with them."""
 
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 
+import ending
 import turns
 from figures import values_in
 
@@ -116,36 +116,19 @@ class Mpi:
         """{(figure, ranks, bytes): value}, and why the job failed, or "". What it printed
         before it failed or reached the limit counts."""
         command = self.command(program, ranks, cores)
-        start, failure = time.monotonic(), ""
+        start = time.monotonic()
         settings = ASYNC[self.key] if program == "overlap" else {}
         with tempfile.TemporaryDirectory() as scratch:
-            process = subprocess.Popen(
-                command,
-                cwd=scratch,
-                env={**self.environment, **settings, "BENCH_BUDGET": str(budget)},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            try:
-                output = process.communicate(timeout=limit)[0].decode(errors="replace")
-            except subprocess.TimeoutExpired:
-                failure = f"did not end in {limit} s"
-                os.killpg(process.pid, signal.SIGTERM)
-                time.sleep(1)
-                try:
-                    os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-                output = process.communicate()[0].decode(errors="replace")
+            settings = {**self.environment, **settings, "BENCH_BUDGET": str(budget)}
+            code, output, ended = ending.run(command, limit, scratch, settings)
         took = time.monotonic() - start
         values = values_in(output)
-        if process.returncode != 0:
+        failure = "" if ended else f"did not end in {limit} s"
+        if code != 0:
             failure = failure or "failed"
             print(
                 f"    {NAMES[self.key]}: {program} on {ranks} ranks ended with"
-                f" {process.returncode}: {output.strip()[-200:]}",
+                f" {code}: {output.strip()[-200:]}",
                 file=sys.stderr,
             )
         elif program == "start":

@@ -4,29 +4,16 @@ All jobs are started first. Then each job measures one figure, while the ranks o
 read(2) and need no core (take_turn in measure.h). A machine that others use, too, changes its speed
 from one minute to the next; this affects all jobs alike."""
 
-import contextlib
 import os
 import pathlib
 import select
-import signal
 import subprocess
 import tempfile
 import time
 
+from ending import end_all
+
 WAITING = b"waiting\n"
-
-
-def end_all(process, setting):
-    """Ends a job and, as some launchers leave their ranks behind, every process that has this
-    setting (NAME=VALUE) in its environment."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(2)
-    for entry in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if setting.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)
 
 
 class Job:
