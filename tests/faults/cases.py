@@ -693,6 +693,15 @@ class Cases:
         )
         result = self.mpiexec("-n", 2, "sh", "-c", f"exec {self.die} fine >&-")
         self.case("standard output closed in the ranks", result, status=0, within=5)
+        for how in ("closes", "reopens"):
+            self.case(
+                f"a program that {how} descriptors of MPI's",
+                self.mpiexec("-n", 3, self.die, how),
+                status="bad",
+                words=["MPI_Allreduce", "the program has closed a descriptor"],
+                without=["hangs", "SIGBUS"],
+                within=5,
+            )
         read, write = os.pipe()
         os.close(read)
         start = time.monotonic()

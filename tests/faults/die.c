@@ -182,7 +182,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int who = argc > 2 ? atoi(argv[2]) : size - 1, next = (rank + 1) % size,
         last = (rank + size - 1) % size;
-    if (!is(how, "early"))
+    if (!is(how, "early") && !is(how, "closes") && !is(how, "reopens"))
         MPI_Barrier(MPI_COMM_WORLD);
     if (is(how, "pids")) {
         printf("%d\n", (int)getpid());
@@ -214,6 +214,13 @@ int main(int argc, char **argv)
                 receive(NULL);
             pthread_join(second, NULL);
         }
+    } else if (is(how, "closes") || is(how, "reopens")) { /* closes what is MPI's; opens others */
+        for (int fd = 3; fd < 1024; fd++)
+            close(fd);
+        for (int i = 0; is(how, "reopens") && i < 64; i++)
+            if (!tmpfile())
+                return 7;
+        MPI_Allreduce(&rank, &value, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     } else if (is(how, "ring")) { /* everybody receives first */
         MPI_Recv(&value, 1, MPI_INT, last, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Send(&value, 1, MPI_INT, next, 0, MPI_COMM_WORLD);

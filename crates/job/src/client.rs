@@ -1,7 +1,7 @@
 //! A rank's connection to its launcher.
 
 use std::fmt;
-use std::io::IoSlice;
+use std::io::{IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -62,6 +62,11 @@ impl Client {
             match send(socket, &packet, SendFlags::NOSIGNAL) {
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
+                // The program has closed it, and may have opened something else under its number.
+                Err(Errno::BADF | Errno::NOTSOCK) => {
+                    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+                    return;
+                }
                 Err(_) => return,
             }
         }

@@ -36,6 +36,23 @@ pub enum TransportError {
         /// What was found.
         what: &'static str,
     },
+    /// The memory shared with a peer cannot be mapped.
+    #[error(
+        "mapping the memory that is shared with process {peer}: {cause}; raise the limits on \
+         address space and mappings (ulimit -v, sysctl vm.max_map_count)"
+    )]
+    Unmapped {
+        /// The peer.
+        peer: ProcId,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The node's segment is not there any more. No process will be heard of that was not before.
+    #[error(
+        "the program has closed a descriptor of MPI's: between MPI_Init and MPI_Finalize it may \
+         close only what it has opened"
+    )]
+    DescriptorClosed,
     /// No transport leads there.
     #[error("no transport reaches process {peer} (tried: {tried})")]
     Unreachable {
@@ -80,6 +97,7 @@ impl TransportError {
     pub fn peer(&self) -> Option<ProcId> {
         match self {
             TransportError::Malformed { peer, .. }
+            | TransportError::Unmapped { peer, .. }
             | TransportError::Unreachable { peer, .. }
             | TransportError::Lost { peer, .. } => Some(*peer),
             _ => None,

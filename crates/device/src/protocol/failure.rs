@@ -41,19 +41,21 @@ pub(crate) struct LostPeers {
     /// Each with the number of the loss, from 1 on.
     peers: BTreeMap<ProcId, u64>,
     losses: u64,
+    /// All processes are lost.
+    all: bool,
     /// In which communicators the loss of a peer has failed an operation without a named source.
     told: BTreeSet<(ContextId, ProcId)>,
 }
 
 impl LostPeers {
     pub fn is_empty(&self) -> bool {
-        self.peers.is_empty()
+        self.peers.is_empty() && !self.all
     }
 
     /// Is this process one of them?
     #[inline]
     pub fn contains(&self, peer: ProcId) -> bool {
-        !self.peers.is_empty() && self.peers.contains_key(&peer)
+        !self.is_empty() && (self.all || self.peers.contains_key(&peer))
     }
 
     /// How many losses there have been.
@@ -69,7 +71,7 @@ impl LostPeers {
         since: u64,
         is_member: impl Fn(ProcId) -> bool,
     ) -> bool {
-        let mut untold = false;
+        let mut untold = self.all;
         for (&peer, &loss) in self.peers.iter().filter(|&(&peer, _)| is_member(peer)) {
             untold |= self.told.insert((context.of_comm(), peer)) || loss > since;
         }
@@ -97,6 +99,9 @@ impl Worker {
     /// A request that has failed at once: no transport accepts its message.
     #[cold]
     pub fn failed_request(&mut self, e: TransportError) -> ReqId {
+        if matches!(e, TransportError::DescriptorClosed) {
+            self.fail_transport(&e);
+        }
         let req = self.engine.requests.insert(Operation::Failed);
         record_first(&e);
         let completion = Completion {
@@ -123,6 +128,7 @@ impl Worker {
             }
             None => {
                 FAILED_WHOLLY.store(true, Ordering::Relaxed);
+                self.engine.lost_peers.all |= matches!(e, TransportError::DescriptorClosed);
                 self.engine.requests.fail_all(Fault::Transport);
             }
         }
@@ -209,5 +215,10 @@ mod tests {
         assert!(lost.insert(4) && lost.take_untold(a, 2, all) && !lost.take_untold(a, 2, all));
         lost.remove(3);
         assert!(!lost.contains(3) && lost.insert(3) && lost.take_untold(a, 3, all));
+        let none = LostPeers {
+            all: true,
+            ..LostPeers::default()
+        };
+        assert!(!none.is_empty() && none.contains(0) && none.contains(7));
     }
 }

@@ -50,8 +50,16 @@ pub(super) const fn boards_offset(n: u64) -> u64 {
 const _: () = assert!(segment_len(100) == ferry_job::SegmentLayout::transport_bytes(100));
 
 /// Maps `len` bytes of the segment at `at`, for the life of the process.
+///
+/// Errors: EBADF, the program has closed the segment's descriptor, and may have opened a file of
+/// its own under this number; or the system refuses.
 pub(super) fn map(segment: &Segment, at: u64, len: usize) -> std::io::Result<*mut u8> {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
+    // The segment has at least this length, which nobody can change. Other files are shorter.
+    let there = rustix::fs::fstat(&segment.fd)?.st_size;
+    if u64::try_from(there).map_or(true, |there| there < segment.layout.total_bytes()) {
+        return Err(rustix::io::Errno::BADF.into());
+    }
     // SAFETY: a new mapping at an address of the kernel's choice.
     let base = unsafe {
         mmap(

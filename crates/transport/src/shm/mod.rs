@@ -112,6 +112,8 @@ pub struct Shm {
     readers: Vec<usize>,
     /// The value of this process's `ring_open_requests` when last looked at.
     ring_opens_seen: u32,
+    /// Local indices of peers whose rings could not be opened when they wrote.
+    unmapped: Vec<usize>,
     /// Local indices of peers to which a send was answered Full. They must wake this process when
     /// there is room.
     blocked: Vec<usize>,
@@ -196,6 +198,7 @@ impl Shm {
             peers,
             readers: Vec::new(),
             ring_opens_seen: 0,
+            unmapped: Vec::new(),
             blocked: Vec::new(),
             boards: coll::Boards::default(),
             sleeps_on_socket: false,
@@ -233,6 +236,7 @@ impl Shm {
         };
         if let Some(i) = by_process.remove(&process) {
             self.readers.retain(|&r| r != i);
+            self.unmapped.retain(|&u| u != i);
             self.blocked.retain(|&b| b != i);
             self.peers[i] = None;
             self.locals[i] = ProcId::MAX;

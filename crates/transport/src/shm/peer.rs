@@ -112,14 +112,12 @@ impl Shm {
             let address = base.expose_provenance();
             self.mappings.push((address, MAPPED_BYTES));
         }
-        mapped.map_err(|cause| TransportError::Refused {
-            attempted: format!(
-                "mapping the ring between processes {} and {}",
-                self.locals[from], self.locals[to]
-            ),
-            cause,
-            advice: "raise the limits on address space and mappings (ulimit -v, sysctl \
-                 vm.max_map_count)",
+        mapped.map_err(|cause| match cause.raw_os_error() {
+            Some(libc::EBADF) => TransportError::DescriptorClosed,
+            _ => TransportError::Unmapped {
+                peer: self.locals[if from == self.me { to } else { from }],
+                cause,
+            },
         })
     }
 
@@ -189,17 +187,23 @@ impl Shm {
     }
 
     /// Opens the rings of the peers that have asked for it.
+    ///
+    /// Errors: those of one peer cannot be opened, and nothing will be heard of it. The next call
+    /// goes on with the others.
     #[cold]
     pub(super) fn open_requested_rings(&mut self) -> Result<(), TransportError> {
-        self.ring_opens_seen = self.controls[self.me]
+        let requests = self.controls[self.me]
             .ring_open_requests
             .load(Ordering::SeqCst);
         for from in 0..self.locals.len() {
             let word = self.controls[self.me].rings_opened[from / 64].load(Ordering::SeqCst);
-            if word >> (from % 64) & 1 == 1 {
-                self.peer(from)?;
+            if word >> (from % 64) & 1 == 1 && !self.unmapped.contains(&from) {
+                self.peer(from)
+                    .map(|_| ())
+                    .inspect_err(|_| self.unmapped.push(from))?;
             }
         }
+        self.ring_opens_seen = requests;
         Ok(())
     }
 
@@ -216,10 +220,14 @@ impl Shm {
             while bits != 0 {
                 let from = w * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                if from >= self.locals.len() {
+                if from >= self.locals.len() || self.unmapped.contains(&from) {
                     continue;
                 }
-                self.peer(from)?;
+                if let Err(e) = self.peer(from).map(|_| ()) {
+                    self.unmapped.push(from);
+                    mine.active[w].fetch_or(bits, Ordering::SeqCst);
+                    return Err(e);
+                }
                 let (n, more) = self.drain(from, inbox)?;
                 delivered += n;
                 if more {
