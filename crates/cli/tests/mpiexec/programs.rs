@@ -58,6 +58,25 @@ fn programs_of_a_file() {
 }
 
 #[test]
+fn programs_are_looked_for_in_the_folders_of_an_option_first() {
+    let place = folder("path");
+    fs::create_dir(place.join("bin")).unwrap();
+    fs::copy("/bin/echo", place.join("bin/true")).unwrap();
+    let folders = format!("/no/such:{}", place.join("bin").display());
+    let output = run(&["-path", &folders, "-n", "2", "true", "here"]);
+    assert_eq!(out(&output), "here\nhere\n");
+    // Relative to the working directory. The next program has folders of its own.
+    let place_name = place.to_str().unwrap();
+    let output = run(&[
+        "-wdir", place_name, "-path", "bin", "true", "there", ":", "true", "x",
+    ]);
+    assert_eq!(out(&output), "there\n");
+    // What they do not have is looked for as always.
+    assert_eq!(out(&run(&["-path", &folders, "echo", "x"])), "x\n");
+    fs::remove_dir_all(place).unwrap();
+}
+
+#[test]
 fn environments() {
     let output = mpiexec()
         .args(["-envnone", "/usr/bin/env"])

@@ -89,6 +89,8 @@ pub struct AppContext {
     pub arguments: Vec<OsString>,
     /// Working directory.
     pub wdir: Option<PathBuf>,
+    /// Folders to look for the program in before those of PATH, with colons between them.
+    pub path: OsString,
     /// Which of mpiexec's own environment variables it gets.
     pub inherited_env: InheritedEnv,
     /// Variables set for it on the command line.

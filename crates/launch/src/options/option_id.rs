@@ -5,6 +5,7 @@
 pub(super) enum OptionId {
     Count,
     Wdir,
+    Path,
     ConfigFile,
     Env(EnvOption),
     AllowOtherMpi,

@@ -255,6 +255,7 @@ impl Parser {
         match id {
             OptionId::Count => app.count = Some(given.value_as(values::count)?),
             OptionId::Wdir => app.wdir = Some(given.value()?.into()),
+            OptionId::Path => app.path = given.value()?,
             OptionId::Env(id) => return self.apply_env(id, given, app),
             OptionId::AllowOtherMpi => options.allow_other_mpi = true,
             OptionId::Label => options.label = true,

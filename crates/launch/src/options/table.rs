@@ -126,6 +126,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "start them in this folder",
     ),
     option(
+        OptionId::Path,
+        Section::Programs,
+        &["-path"],
+        &["DIRS"],
+        "look for the program in these folders first, A:B",
+    ),
+    option(
         OptionId::ConfigFile,
         Section::Programs,
         &["-configfile", "--app", "-app"],

@@ -190,25 +190,12 @@ fn app(program: &SpawnProgram) -> Result<AppContext, String> {
     };
     Ok(AppContext {
         count: Some(program.count),
-        program: find(program, wdir.as_deref()),
+        program: text(&program.command),
         arguments: program.arguments.iter().map(|a| text(a)).collect(),
         wdir,
+        path: text(&program.path),
         inherited_env: InheritedEnv::All,
         set_env: program.variables.iter().map(variable).collect(),
         hosts,
     })
-}
-
-/// The program, looked for in the folders of the order.
-fn find(program: &SpawnProgram, wdir: Option<&Path>) -> OsString {
-    let command = OsString::from_vec(program.command.clone());
-    if program.path.is_empty() || program.command.contains(&b'/') {
-        return command;
-    }
-    let base = wdir.unwrap_or(Path::new(""));
-    let folders = std::env::split_paths(OsStr::from_bytes(&program.path));
-    let mut found = folders.map(|folder| base.join(folder).join(&command));
-    found
-        .find(|file| file.is_file())
-        .map_or(command, |file| file.into_os_string())
 }

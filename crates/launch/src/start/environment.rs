@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use ferry_job::LAUNCH_FD;
 
 use super::libraries::LIBRARY_PATH;
+use super::program;
 use crate::options::{AppContext, InheritedEnv};
 use crate::protocol::Program;
 
@@ -19,7 +20,9 @@ pub fn program_of(app: &AppContext, remote: bool) -> Program {
         .map(|(name, value)| (name.as_os_str().into(), value.as_os_str().into()))
         .collect();
     Program {
-        program: app.program.as_os_str().into(),
+        program: program::in_folders(&app.program, app.wdir.as_deref(), &app.path)
+            .as_os_str()
+            .into(),
         arguments: app.arguments.iter().map(|a| a.as_os_str().into()).collect(),
         wdir: app.wdir.as_ref().map(|d| d.as_os_str().into()),
         environment,

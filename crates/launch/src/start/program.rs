@@ -17,6 +17,21 @@ pub struct ProgramError {
     pub status: u8,
 }
 
+/// `name` in the first of these folders that has it, as a path relative to `wdir`. Itself if none
+/// has it, or if it has a slash. `folders`: with colons between them.
+pub fn in_folders(name: &OsStr, wdir: Option<&Path>, folders: &OsStr) -> OsString {
+    if folders.is_empty() || name.as_bytes().contains(&b'/') {
+        return name.into();
+    }
+    let base = wdir.unwrap_or(Path::new(""));
+    let mut files = std::env::split_paths(folders).map(|folder| match folder.as_os_str() {
+        here if here.is_empty() => Path::new(".").join(name),
+        _ => folder.join(name),
+    });
+    let found = files.find(|file| base.join(file).is_file());
+    found.map_or_else(|| name.into(), PathBuf::into_os_string)
+}
+
 /// The file that `name` means. A name with a slash is a path, relative to `wdir`. Others are looked
 /// for in `path`.
 pub fn find(
