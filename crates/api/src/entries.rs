@@ -3,7 +3,7 @@
 //! Each form of each function becomes one body. The exported `MPI_` and `PMPI_` symbols jump to it.
 //! Bodies call no exported symbol, so a tool's `MPI_X` sees only the program's own calls.
 
-use crate::kind::{Kind, Passing};
+use crate::kind::{Kind, Passing, Placeholders};
 use crate::{Function, Parameter, Returns, Significance, functions, per_abi};
 use std::fmt::Write;
 
@@ -144,7 +144,7 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
         returns(f)
     );
     if f.returns != Returns::Code {
-        let _ = writeln!(out, "{head}\n    {}\n}}", value(f, number));
+        let _ = writeln!(out, "{head}\n    {}\n}}", value(f));
         return;
     }
     call(out, f, &head, (name, number), large);
@@ -166,7 +166,8 @@ fn body_without_status(out: &mut String, f: &Function, name: &str, number: u32, 
     call(out, f, &head, (name, number), large);
 }
 
-/// The rest of a body that returns an error code: converts, checks, calls and raises.
+/// The rest of a body that returns an error code, behind the line `head`: converts and checks the
+/// arguments, calls the glue, raises an error.
 fn call(out: &mut String, f: &Function, head: &str, (name, number): (&str, u32), large: bool) {
     let _ = writeln!(
         out,
@@ -179,38 +180,7 @@ fn call(out: &mut String, f: &Function, head: &str, (name, number): (&str, u32),
     if f.todo {
         let _ = writeln!(out, "        Err(raise::unsupported(\"{name}\"))");
     } else {
-        let glue: Vec<&str> = f
-            .parameters
-            .iter()
-            .filter(|p| p.kind != Kind::Variadic)
-            .map(|p| p.name.as_str())
-            .collect();
-        let (chapter, call) = (&f.chapter, f.name.to_lowercase());
-        if f.joint {
-            let object = glue[0];
-            let convert = f.parameters[0].kind.convert();
-            let convert = convert.replace("$v", object);
-            let convert = convert.replace("$n", &format!("\"{object}\""));
-            let _ = writeln!(
-                out,
-                "        let {object} = {convert};\n        \
-                 // SAFETY: as above.\n        \
-                 let arguments: Result<_> = (|| unsafe {{"
-            );
-            conversions(out, f, large);
-            let passed = match &glue[1..] {
-                [only] => (*only).to_string(),
-                several => format!("({})", several.join(", ")),
-            };
-            let _ = writeln!(
-                out,
-                "        Ok({passed})\n        }})();\n        calls::{chapter}::{call}({object}, \
-                 arguments)"
-            );
-        } else {
-            conversions(out, f, large);
-            let _ = writeln!(out, "        calls::{chapter}::{call}({})", glue.join(", "));
-        }
+        call_glue(out, f, large);
     }
     let raised = if f.chapter == "tool" {
         "raise::tool_code(error)".to_string()
@@ -230,8 +200,50 @@ fn call(out: &mut String, f: &Function, head: &str, (name, number): (&str, u32),
     );
 }
 
+/// The statements that convert the arguments and call the glue. The glue of a `joint` function gets
+/// its first argument, and the others as one `Result`.
+fn call_glue(out: &mut String, f: &Function, large: bool) {
+    let names: Vec<&str> = f
+        .parameters
+        .iter()
+        .filter(|p| p.kind != Kind::Variadic)
+        .map(|p| p.name.as_str())
+        .collect();
+    let glue = format!("calls::{}::{}", f.chapter, f.name.to_lowercase());
+    if !f.joint {
+        conversions(out, f, large);
+        let _ = writeln!(out, "        {glue}({})", names.join(", "));
+        return;
+    }
+    let (object, others) = (names[0], &names[1..]);
+    let convert = Placeholders {
+        value: object,
+        argument: "",
+        comm: object,
+        is_large: large,
+        elements: "1",
+        at_root: "true",
+    }
+    .fill(&f.parameters[0].kind.convert());
+    let _ = writeln!(
+        out,
+        "        let {object} = {convert};\n        \
+         // SAFETY: as above.\n        \
+         let arguments: Result<_> = (|| unsafe {{"
+    );
+    conversions(out, f, large);
+    let passed = match others {
+        [only] => (*only).to_string(),
+        several => format!("({})", several.join(", ")),
+    };
+    let _ = writeln!(
+        out,
+        "        Ok({passed})\n        }})();\n        {glue}({object}, arguments)"
+    );
+}
+
 /// The body of a function that returns no error code.
-fn value(f: &Function, number: u32) -> String {
+fn value(f: &Function) -> String {
     let first = f.parameters.first().map_or("", |p| p.name.as_str());
     let object = |c: &str| match c {
         // Other calls get these two as plain handles, but here the objects are needed.
@@ -256,7 +268,6 @@ fn value(f: &Function, number: u32) -> String {
         }
         _ => {
             let names: Vec<&str> = f.parameters.iter().map(|p| p.name.as_str()).collect();
-            let _ = number;
             format!(
                 "calls::{}::{}({})",
                 f.chapter,
@@ -355,33 +366,16 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
         .parameters
         .iter()
         .find(|p| matches!(p.kind, Kind::Object(o, Passing::Valid) if o.c == "MPI_Comm"));
-    let comm_name = comm.map_or("", |p| p.name.as_str());
+    let comm = comm.map_or("", |p| p.name.as_str());
     let rooted = f.parameters.iter().any(|p| p.kind.is("root"));
-    let is_early = |p: &Parameter| {
-        matches!(p.kind, Kind::Object(o, _) if matches!(o.c,
-        "MPI_Comm" | "MPI_Win" | "MPI_File" | "MPI_Session"))
-    };
-    let mut ordered: Vec<&Parameter> = f.parameters.iter().filter(|p| is_early(p)).collect();
-    if f.joint {
-        // Its object has been looked up.
-        ordered.retain(|p| p.name != f.parameters[0].name);
-    }
-    ordered.extend(f.parameters.iter().filter(|p| p.kind.is("root")));
-    ordered.extend(
-        f.parameters
-            .iter()
-            .filter(|p| !is_early(p) && !p.kind.is("root") && p.kind != Kind::Variadic),
-    );
-    let mut parts = false;
+    let mut has_role = false;
     // The in-place buffer that the current parameter belongs to.
     let mut in_place: Option<&str> = None;
-    for p in &ordered {
-        if rooted && !parts && !is_early(p) && !p.kind.is("root") {
-            let _ = writeln!(
-                out,
-                "        let role = args::rooted_role(&root, {comm_name});"
-            );
-            parts = true;
+    for p in conversion_order(f) {
+        if rooted && !has_role && !has_error_handler(p) && !p.kind.is("root") {
+            let role = format!("let role = args::rooted_role(&root, {comm});");
+            let _ = writeln!(out, "        {role}");
+            has_role = true;
         }
         if p.kind.is_buffer() {
             in_place = None;
@@ -391,37 +385,19 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
             let _ = writeln!(out, "        let {n} = {};", p.kind.absent());
             continue;
         }
-        let mut convert = p.kind.convert();
-        if f.is_per_abi() && (p.kind.is("new status") || p.kind.is("statuses")) {
-            convert = convert.replace("$v", "R::status($v)");
-        }
-        // Most one-sided calls name one type twice: it is looked up once.
-        let origin = f.parameters.iter().find(|p| p.name == "origin_datatype");
         if n == "origin_datatype" {
             let _ = writeln!(out, "        let origin = {n};");
-        } else if n == "target_datatype" && origin.is_some_and(|o| o.kind.convert() == convert) {
-            let like = "committed_like($v, (origin, origin_datatype)";
-            convert = convert.replace("committed($v", like);
         }
-        let convert = convert
-            .replace("$v", n)
-            .replace("$n", &format!("\"{n}\""))
-            .replace("$a", p.argument.as_deref().unwrap_or(""))
-            .replace("$c", comm_name)
-            .replace("$w", if large { "true" } else { "false" })
-            .replace("$k", &elements(f, p))
-            .replace("$i", if rooted { "role.root" } else { "true" });
-        let mut conditions = Vec::new();
-        conditions.extend(condition(p.significance));
-        if let Some(buffer) = in_place
-            && belongs(p)
-        {
-            conditions.push(format!("{buffer}.is_some()"));
+        let convert = Placeholders {
+            value: n,
+            argument: p.argument.as_deref().unwrap_or(""),
+            comm,
+            is_large: large,
+            elements: &elements(f, p),
+            at_root: if rooted { "role.root" } else { "true" },
         }
-        if let Some(rank) = only_rank(f, p) {
-            let count = count_of(f, p);
-            conditions.push(format!("!args::is_of_nothing({n}, {rank}, {count})"));
-        }
+        .fill(&conversion(f, p));
+        let conditions = significance(f, p, in_place);
         if conditions.is_empty() {
             let _ = writeln!(out, "        let {n} = {convert};");
         } else {
@@ -441,6 +417,62 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
     }
 }
 
+/// Is the parameter a handle whose object has an error handler?
+fn has_error_handler(p: &Parameter) -> bool {
+    const OBJECTS: [&str; 4] = ["MPI_Comm", "MPI_Win", "MPI_File", "MPI_Session"];
+    matches!(p.kind, Kind::Object(o, _) if OBJECTS.contains(&o.c))
+}
+
+/// The parameters in the order in which they are converted: first those whose error handlers get
+/// the errors of the others, then the root, by which others are significant or not. That of a
+/// `joint` function is not among them, as it has been converted.
+fn conversion_order(f: &Function) -> Vec<&Parameter> {
+    let mut ordered: Vec<&Parameter> = f
+        .parameters
+        .iter()
+        .filter(|p| has_error_handler(p))
+        .collect();
+    if f.joint {
+        ordered.retain(|p| p.name != f.parameters[0].name);
+    }
+    ordered.extend(f.parameters.iter().filter(|p| p.kind.is("root")));
+    let is_other =
+        |p: &&Parameter| !has_error_handler(p) && !p.kind.is("root") && p.kind != Kind::Variadic;
+    ordered.extend(f.parameters.iter().filter(is_other));
+    ordered
+}
+
+/// The expression that converts a parameter, with placeholders.
+fn conversion(f: &Function, p: &Parameter) -> String {
+    let convert = p.kind.convert();
+    if f.is_per_abi() && (p.kind.is("new status") || p.kind.is("statuses")) {
+        return convert.replace("$value", "R::status($value)");
+    }
+    // Most one-sided calls name one type twice: it is looked up once.
+    let origin = f.parameters.iter().find(|p| p.name == "origin_datatype");
+    if p.name == "target_datatype" && origin.is_some_and(|o| o.kind.convert() == convert) {
+        let like = "committed_like($value, (origin, origin_datatype)";
+        return convert.replace("committed($value", like);
+    }
+    convert
+}
+
+/// The expressions that must all be true for the parameter to be significant. `in_place` is the
+/// buffer before it that may be MPI_IN_PLACE.
+fn significance(f: &Function, p: &Parameter, in_place: Option<&str>) -> Vec<String> {
+    let mut conditions = Vec::from_iter(condition(p.significance));
+    if let Some(buffer) = in_place
+        && belongs(p)
+    {
+        conditions.push(format!("{buffer}.is_some()"));
+    }
+    if let Some(rank) = only_rank(f, p) {
+        let (datatype, count) = (&p.name, count_of(f, p));
+        conditions.push(format!("!args::is_of_nothing({datatype}, {rank}, {count})"));
+    }
+    conditions
+}
+
 /// Does the parameter describe a buffer, and not the whole call?
 fn belongs(p: &Parameter) -> bool {
     ["n", "num", "counts", "displs", "aints", "ctypes", "ctype"]
@@ -448,6 +480,7 @@ fn belongs(p: &Parameter) -> bool {
         .any(|w| p.kind.is(w))
 }
 
+/// The expression that is true on ranks where a parameter of this significance is significant.
 fn condition(significance: Significance) -> Option<String> {
     match significance {
         Significance::Always => None,
@@ -494,6 +527,8 @@ fn elements(f: &Function, buffer: &Parameter) -> String {
     }
 }
 
+/// The statement that checks a buffer: its address, and its count and datatype if one of each
+/// describes it.
 fn check_buffer(out: &mut String, f: &Function, p: &Parameter) {
     let Some((_, count, datatype)) = group(f, p) else {
         return;

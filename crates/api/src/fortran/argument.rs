@@ -2,7 +2,7 @@
 
 use super::{Module, Procedure};
 use crate::Parameter;
-use crate::kind::{FUNCTIONS, Kind, Passing};
+use crate::kind::{Kind, Passing};
 
 /// The type of an argument.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -142,97 +142,138 @@ fn is_asynchronous(procedure: &Procedure, argument: &Argument) -> bool {
     }
 }
 
+/// Type, shape and intent of a parameter by its kind. `None` if Fortran has no such argument.
 fn of_kind(procedure: &Procedure, p: &Parameter) -> Option<(Base, Shape, Intent)> {
-    use Intent::{Any, In, InOut, Out};
-    use Shape::{Array, Scalar};
-    let (large, module) = (procedure.large, procedure.module);
     if p.name == "argc" {
         return None;
     }
-    let sized = |big: Base| if large { big } else { Base::Integer };
-    Some(match &p.kind {
-        Kind::Object(o, Passing::Valid | Passing::Maybe | Passing::Raw) => {
-            (Base::Handle(o.c), Scalar, In)
+    match &p.kind {
+        Kind::Object(o, passing) => {
+            let intent = match passing {
+                Passing::Valid | Passing::Maybe | Passing::Raw => Intent::In,
+                Passing::InOut => Intent::InOut,
+                Passing::New | Passing::NewMaybe => Intent::Out,
+            };
+            Some((Base::Handle(o.c), Shape::Scalar, intent))
         }
-        Kind::Object(o, Passing::InOut) => (Base::Handle(o.c), Scalar, InOut),
-        Kind::Object(o, Passing::New | Passing::NewMaybe) => (Base::Handle(o.c), Scalar, Out),
-        Kind::Function(at, has_large) => {
-            let suffix = if *has_large && large { "_c" } else { "" };
-            let name = format!("{}{suffix}", FUNCTIONS[*at].0);
-            (Base::Procedure(name), Scalar, Any)
+        Kind::Function(callback, has_large) => {
+            let is_large = *has_large && procedure.large;
+            let suffix = if is_large { "_c" } else { "" };
+            let base = Base::Procedure(format!("{}{suffix}", callback.name));
+            Some((base, Shape::Scalar, Intent::Any))
         }
-        Kind::Variadic => return None,
-        Kind::Plain(plain) => match plain.word {
-            "int" | "const int" | "len" | "dest" | "source" | "root" | "target" | "stag"
-            | "rtag" => (Base::Integer, Scalar, In),
-            "bool" => (Base::Logical, Scalar, In),
-            "n" | "num" | "form n" => (sized(Base::Count), Scalar, In),
-            "n64" | "count64" => (Base::Count, Scalar, In),
-            "aint" => (Base::Address, Scalar, In),
-            "aint/num" | "form aint/num" if large => (Base::Count, Scalar, In),
-            "aint/num" | "form aint/num" => (Base::Address, Scalar, In),
-            "disp_unit" => (sized(Base::Address), Scalar, In),
-            "offset" => (Base::Offset, Scalar, In),
-            "sbuf" | "sbuf?" => (Base::Choice, Scalar, In),
-            "rbuf" | "rbuf?" => (Base::Choice, Scalar, Any),
-            "address" if p.name == "origin_addr" => (Base::Choice, Scalar, In),
-            "address" => (Base::Choice, Scalar, Any),
-            "pointer" => return Some(pointer(procedure, p)),
-            "counts" => (sized(Base::Count), Array, In),
-            "displs" => (sized(Base::Address), Array, In),
-            "aints" => (Base::Address, Array, In),
-            "aints/counts" if large => (Base::Count, Array, In),
-            "aints/counts" => (Base::Address, Array, In),
-            "ints*" | "ints" | "weights" => (Base::Integer, Array, In),
-            "ranges" => (Base::Integer, Shape::Ranges, In),
-            "types" | "ctypes" => (Base::Handle("MPI_Datatype"), Array, In),
-            "infos" => (Base::Handle("MPI_Info"), Array, In),
-            "requests" => (Base::Handle("MPI_Request"), Array, InOut),
-            "const_requests" => (Base::Handle("MPI_Request"), Array, In),
-            "string" | "key" | "value" => (Base::Text, Scalar, In),
-            "argv" if procedure.function.chapter == "dpm" => (Base::Text, Array, In),
-            "argvs" => (Base::Text, Shape::Arguments, In),
-            "argc" | "argv" | "argv3" => return None,
-            "new int" | "new int?" => (Base::Integer, Scalar, Out),
-            "new flag" => (Base::Logical, Scalar, Out),
-            "new count" => (sized(Base::Count), Scalar, Out),
-            "new disp_unit" => (sized(Base::Address), Scalar, Out),
-            "new aint" => (Base::Address, Scalar, Out),
-            "new aint/count" if large => (Base::Count, Scalar, Out),
-            "new aint/count" => (Base::Address, Scalar, Out),
-            "new count64" => (Base::Count, Scalar, Out),
-            "new offset" => (Base::Offset, Scalar, Out),
-            "&int" | "&int?" => (Base::Integer, Scalar, InOut),
-            "&count" => (sized(Base::Count), Scalar, InOut),
-            "&aint" if large => (Base::Count, Scalar, InOut),
-            "&aint" => (Base::Address, Scalar, InOut),
-            "new pointer" => match (procedure.function.chapter.as_str(), module) {
-                ("attr", _) if procedure.function.name == "Attr_get" => {
-                    (Base::Integer, Scalar, Out)
-                }
-                ("attr", _) => (Base::Address, Scalar, Out),
-                (_, Module::MpiF08) => (Base::Pointer, Scalar, Out),
-                // The buffer that is detached, which Fortran does not learn (MPI 5.0 §3.6).
-                ("pt2pt" | "session", _) => (Base::Choice, Scalar, Any),
-                _ => (Base::Address, Scalar, Out),
-            },
-            // May be MPI_UNWEIGHTED or MPI_ERRCODES_IGNORE.
-            "new ints*" if p.name.ends_with("weights") || p.name.ends_with("errcodes") => {
-                (Base::Integer, Array, Any)
-            }
-            "new ints" | "new ints*" => (Base::Integer, Array, Out),
-            "&ints" => (Base::Integer, Array, InOut),
-            "new aints*" => (Base::Address, Array, Out),
-            "new counts*" => (Base::Count, Array, Out),
-            "new types" => (Base::Handle("MPI_Datatype"), Array, Out),
-            "new text" | "new chars" => (Base::Text, Scalar, Out),
-            "status" => (Base::Status, Scalar, In),
-            "&status" => (Base::Status, Scalar, InOut),
-            "new status" => (Base::Status, Scalar, Any),
-            "statuses" => (Base::Status, Array, Any),
-            word => unreachable!("{word} is a kind of the tool interface"),
-        },
-    })
+        Kind::Variadic => None,
+        Kind::Plain(plain) => input(procedure, p, plain.word)
+            .or_else(|| output(procedure, p, plain.word))
+            .unwrap_or_else(|| unreachable!("{} is a kind of the tool interface", plain.word)),
+    }
+}
+
+/// The answer of [`of_kind`] for a plain kind. `None` if it is not among those of the function that
+/// was asked.
+type OfPlain = Option<Option<(Base, Shape, Intent)>>;
+
+/// An integer of a kind that has 64 bits, `big`, in the large-count form alone.
+fn sized(procedure: &Procedure, big: Base) -> Base {
+    if procedure.large { big } else { Base::Integer }
+}
+
+/// An argument that has MPI_Count in the large-count form and an address otherwise.
+fn address_or_count(procedure: &Procedure) -> Base {
+    if procedure.large {
+        Base::Count
+    } else {
+        Base::Address
+    }
+}
+
+/// What the call reads, and buffers.
+fn input(procedure: &Procedure, p: &Parameter, word: &str) -> OfPlain {
+    use Intent::{Any, In};
+    use Shape::{Array, Scalar};
+    let of = match word {
+        "int" | "const int" | "len" | "dest" | "source" | "root" | "target" | "stag" | "rtag" => {
+            (Base::Integer, Scalar, In)
+        }
+        "bool" => (Base::Logical, Scalar, In),
+        "n" | "num" | "form n" => (sized(procedure, Base::Count), Scalar, In),
+        "n64" | "count64" => (Base::Count, Scalar, In),
+        "aint" => (Base::Address, Scalar, In),
+        "aint/num" | "form aint/num" => (address_or_count(procedure), Scalar, In),
+        "disp_unit" => (sized(procedure, Base::Address), Scalar, In),
+        "offset" => (Base::Offset, Scalar, In),
+        "sbuf" | "sbuf?" => (Base::Choice, Scalar, In),
+        "rbuf" | "rbuf?" => (Base::Choice, Scalar, Any),
+        "address" if p.name == "origin_addr" => (Base::Choice, Scalar, In),
+        "address" => (Base::Choice, Scalar, Any),
+        "pointer" => pointer(procedure, p),
+        "counts" => (sized(procedure, Base::Count), Array, In),
+        "displs" => (sized(procedure, Base::Address), Array, In),
+        "aints" => (Base::Address, Array, In),
+        "aints/counts" => (address_or_count(procedure), Array, In),
+        "ints*" | "ints" | "weights" => (Base::Integer, Array, In),
+        "ranges" => (Base::Integer, Shape::Ranges, In),
+        "types" | "ctypes" => (Base::Handle("MPI_Datatype"), Array, In),
+        "infos" => (Base::Handle("MPI_Info"), Array, In),
+        "const_requests" => (Base::Handle("MPI_Request"), Array, In),
+        "string" | "key" | "value" => (Base::Text, Scalar, In),
+        "argv" if procedure.function.chapter == "dpm" => (Base::Text, Array, In),
+        "argvs" => (Base::Text, Shape::Arguments, In),
+        "argc" | "argv" | "argv3" => return Some(None),
+        "status" => (Base::Status, Scalar, In),
+        _ => return None,
+    };
+    Some(Some(of))
+}
+
+/// What the call writes or changes.
+fn output(procedure: &Procedure, p: &Parameter, word: &str) -> OfPlain {
+    use Intent::{Any, InOut, Out};
+    use Shape::{Array, Scalar};
+    let of = match word {
+        "requests" => (Base::Handle("MPI_Request"), Array, InOut),
+        "new int" | "new int?" => (Base::Integer, Scalar, Out),
+        "new flag" => (Base::Logical, Scalar, Out),
+        "new count" => (sized(procedure, Base::Count), Scalar, Out),
+        "new disp_unit" => (sized(procedure, Base::Address), Scalar, Out),
+        "new aint" => (Base::Address, Scalar, Out),
+        "new aint/count" => (address_or_count(procedure), Scalar, Out),
+        "new count64" => (Base::Count, Scalar, Out),
+        "new offset" => (Base::Offset, Scalar, Out),
+        "&int" | "&int?" => (Base::Integer, Scalar, InOut),
+        "&count" => (sized(procedure, Base::Count), Scalar, InOut),
+        "&aint" => (address_or_count(procedure), Scalar, InOut),
+        "new pointer" => new_pointer(procedure),
+        // May be MPI_UNWEIGHTED or MPI_ERRCODES_IGNORE.
+        "new ints*" if p.name.ends_with("weights") || p.name.ends_with("errcodes") => {
+            (Base::Integer, Array, Any)
+        }
+        "new ints" | "new ints*" => (Base::Integer, Array, Out),
+        "&ints" => (Base::Integer, Array, InOut),
+        "new aints*" => (Base::Address, Array, Out),
+        "new counts*" => (Base::Count, Array, Out),
+        "new types" => (Base::Handle("MPI_Datatype"), Array, Out),
+        "new text" | "new chars" => (Base::Text, Scalar, Out),
+        "&status" => (Base::Status, Scalar, InOut),
+        "new status" => (Base::Status, Scalar, Any),
+        "statuses" => (Base::Status, Array, Any),
+        _ => return None,
+    };
+    Some(Some(of))
+}
+
+/// A `void **`: an attribute, or the address of memory that the call hands out or gives back.
+fn new_pointer(procedure: &Procedure) -> (Base, Shape, Intent) {
+    let function = procedure.function;
+    let (base, intent) = match (function.chapter.as_str(), procedure.module) {
+        ("attr", _) if function.name == "Attr_get" => (Base::Integer, Intent::Out),
+        ("attr", _) => (Base::Address, Intent::Out),
+        (_, Module::MpiF08) => (Base::Pointer, Intent::Out),
+        // The buffer that is detached, which Fortran does not learn (MPI 5.0 §3.6).
+        ("pt2pt" | "session", _) => (Base::Choice, Intent::Any),
+        _ => (Base::Address, Intent::Out),
+    };
+    (base, Shape::Scalar, intent)
 }
 
 /// A `void *`: a buffer, an attribute, or what a callback gets.
