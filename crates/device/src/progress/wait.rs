@@ -163,7 +163,8 @@ pub fn wait_for_memory(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> b
     wait_for(what, Arrival::ByMemory, done);
 }
 
-/// Returns with the device's lock.
+/// Makes progress until `done` answers true. First it spins, then it yields its core, then it
+/// sleeps: [`WaitPolicy`] says how long each. Returns with the device's lock.
 #[inline]
 fn wait_for(
     what: &WaitingFor<'_>,
@@ -177,9 +178,8 @@ fn wait_for(
     guard.begin_wait();
     let multiple = lock::is_multiple();
     let mut policy = guard.wait_policy;
-    let mut polls = 0;
-    let mut yields = 0;
-    let mut since: Option<Instant> = None;
+    // Since something moved last: polls, yields of the core, and when the clock was first read.
+    let (mut polls, mut yields, mut since) = (0u32, 0, None::<Instant>);
     let mut idle = Idle(None);
     let mut report = WaitReport::new();
     loop {
@@ -192,8 +192,7 @@ fn wait_for(
             if virtually && guard.worker.transports.poll_deferred() {
                 guard.progress();
             }
-            idle.end(&mut guard);
-            return guard;
+            break;
         }
         if moved {
             (polls, yields, since) = (0, 0, None);
@@ -202,37 +201,29 @@ fn wait_for(
         }
         if !policy.spin.is_zero() {
             polls += 1;
-            let spinning = polls % POLLS_PER_CLOCK != 0 || {
+            let spinning = !polls.is_multiple_of(POLLS_PER_CLOCK) || {
                 let now = Instant::now();
-                let since = *since.get_or_insert_with(|| idle.began(now));
+                let began = *since.get_or_insert_with(|| idle.began(now));
                 if guard.shares_core(now) {
                     policy = WaitPolicy::OVERSUBSCRIBED;
                     let core = guard.core_sharing.core;
                     if arrival == Arrival::ByTransport && guard.rely_on_thread(core) {
                         guard.stop_serving();
-                        idle.began(now);
                         let ended;
                         (guard, ended) = sleep_on_thread(guard, what, &mut done, &mut report);
                         if ended {
-                            idle.end(&mut guard);
-                            return guard;
+                            break;
                         }
                     }
                 }
-                now - since < policy.spin
+                now - began < policy.spin
             };
             if spinning {
                 if guard.serve_updates() {
                     // Mostly the next one comes soon.
                     (polls, since) = (0, None);
                 }
-                if multiple {
-                    drop(guard);
-                    std::hint::spin_loop();
-                    guard = lock::device();
-                } else {
-                    std::hint::spin_loop();
-                }
+                guard = spin_once(guard, multiple);
                 continue;
             }
         }
@@ -240,16 +231,12 @@ fn wait_for(
         if policy.oversubscribed && guard.yields_again(yields, idle.0, &mut since) {
             yields += 1;
             idle.begin();
-            let move_to = guard.core_to_move_to();
-            drop(guard);
-            yield_core(move_to);
-            guard = lock::device();
+            guard = yield_once(guard);
             // Progress was made before the first yield. Who waits for memory mostly finds it
             // written when it has its core back.
             let by_memory = arrival == Arrival::ByMemory || guard.memory_waits > 0;
             if by_memory && done(&mut guard) {
-                idle.end(&mut guard);
-                return guard;
+                break;
             }
             continue;
         }
@@ -257,11 +244,36 @@ fn wait_for(
         let ended;
         (guard, ended) = sleep(guard, what, &mut done, &mut report);
         if ended || done(&mut guard) {
-            idle.end(&mut guard);
-            return guard;
+            break;
         }
         (polls, yields, since) = (0, 0, None);
     }
+    idle.end(&mut guard);
+    guard
+}
+
+/// Pauses for a few cycles. `multiple`: several threads may be in MPI, and get the device's lock
+/// meanwhile.
+#[inline(always)]
+fn spin_once(mut guard: DeviceGuard, multiple: bool) -> DeviceGuard {
+    if multiple {
+        drop(guard);
+        std::hint::spin_loop();
+        guard = lock::device();
+    } else {
+        std::hint::spin_loop();
+    }
+    guard
+}
+
+/// Gives the core to another thread, and moves to another core if that one is better. Without the
+/// device's lock meanwhile.
+#[inline]
+fn yield_once(mut guard: DeviceGuard) -> DeviceGuard {
+    let move_to = guard.core_to_move_to();
+    drop(guard);
+    yield_core(move_to);
+    lock::device()
 }
 
 /// Since when a call has had nothing to do. Short waits are not timed: reading the clock would cost

@@ -393,6 +393,54 @@ fn unregistered(node: u32, call: &str, at: Physical, bytes: u32) -> String {
     )
 }
 
+impl Cards {
+    /// The card of `from` forgets what it has of `node`. Its sends to there count as sent.
+    fn forget(&mut self, from: Rank, node: Rank, kernel: &mut Kernel<ModelEvent>) {
+        let card = &mut self.cards[from as usize];
+        card.receiver.forget(node);
+        for id in card.sender.forget(node) {
+            self.notify(from, CardEvent::Sent { id }, kernel);
+        }
+        self.notify(from, CardEvent::Forgotten { node }, kernel);
+        self.begin(from, kernel);
+    }
+
+    /// A command of `from` that is one packet: a doorbell, a write, or the request of a read.
+    fn start_packet(&mut self, from: Rank, command: Command, kernel: &mut Kernel<ModelEvent>) {
+        let stats = &mut self.cards[from as usize].stats;
+        let (to, bytes, payload) = match command {
+            Command::Doorbell { to, info } => {
+                stats.doorbells += 1;
+                (to, self.response, Payload::Doorbell { from, to, info })
+            }
+            Command::Write { to, at, data } => {
+                stats.io += 1;
+                let bytes = data.len() as u64 + self.io_header;
+                let data = data.into();
+                (to, bytes, Payload::Write { from, to, at, data })
+            }
+            Command::Read {
+                from: to,
+                at,
+                bytes,
+                id,
+            } => {
+                stats.io += 1;
+                let read = Payload::Read {
+                    from,
+                    to,
+                    at,
+                    bytes,
+                    id,
+                };
+                (to, self.io_header, read)
+            }
+            _ => return,
+        };
+        self.transmit((from, to), bytes, payload, kernel);
+    }
+}
+
 impl Model for Cards {
     type Event = ModelEvent;
 
@@ -443,43 +491,11 @@ impl Model for Cards {
                     return Err(InvalidCommand("a segment that there is not"));
                 }
             }
-            Command::Forget { node } => {
-                card.receiver.forget(node);
-                for id in card.sender.forget(node) {
-                    self.notify(from, CardEvent::Sent { id }, kernel);
-                }
-                self.notify(from, CardEvent::Forgotten { node }, kernel);
-                self.begin(from, kernel);
-            }
-            Command::Doorbell { to, info } => {
-                card.stats.doorbells += 1;
-                let bell = Payload::Doorbell { from, to, info };
-                self.transmit((from, to), self.response, bell, kernel);
-            }
-            Command::Write { to, at, data } => {
-                card.stats.io += 1;
-                let bytes = data.len() as u64 + self.io_header;
-                let data = data.into();
-                let write = Payload::Write { from, to, at, data };
-                self.transmit((from, to), bytes, write, kernel);
-            }
-            Command::Read {
-                from: to,
-                at,
-                bytes,
-                id,
-            } => {
-                card.stats.io += 1;
-                let read = Payload::Read {
-                    from,
-                    to,
-                    at,
-                    bytes,
-                    id,
-                };
-                self.transmit((from, to), self.io_header, read, kernel);
-            }
+            Command::Forget { node } => self.forget(from, node, kernel),
             Command::Fault { at, bytes, .. } => kernel.fail(unregistered(from, call, at, bytes)),
+            Command::Doorbell { .. } | Command::Write { .. } | Command::Read { .. } => {
+                self.start_packet(from, command, kernel);
+            }
         }
         Ok(())
     }

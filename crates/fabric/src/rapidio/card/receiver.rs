@@ -1,6 +1,6 @@
 //! The receiving half of a card: input buffer, dedicated queues, general queue.
 
-use super::packet::{LETTERS, Segment};
+use super::packet::{LETTERS, Message, Segment};
 use crate::rapidio::command::{Physical, Piece, QueueId, SEGMENT_MAX_BYTES};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeSet, VecDeque};
@@ -197,16 +197,20 @@ impl Receiver {
     /// A segment leaves the input buffer for memory. Returns what follows, in order.
     pub fn drain(&mut self, segment: &Segment) -> Vec<Delivery> {
         self.input_free += 1;
-        let message = &segment.message;
-        let key = (message.from, message.mailbox);
         let mut deliveries = Vec::new();
-        let Some(stream) = self.streams.get_mut(&key) else {
-            return deliveries;
-        };
+        if self.assemble(segment, &mut deliveries).is_some() {
+            self.deliver_in_order(&segment.message, &mut deliveries);
+        }
+        deliveries
+    }
+
+    /// Adds a segment to its message. A whole message goes to memory if it has a dedicated queue.
+    /// `None`: the message is not known.
+    fn assemble(&mut self, segment: &Segment, deliveries: &mut Vec<Delivery>) -> Option<()> {
+        let message = &segment.message;
+        let stream = self.streams.get_mut(&(message.from, message.mailbox))?;
         let place = place(stream.base, message.letter);
-        let Some(assembly) = stream.assemblies.get_mut(place) else {
-            return deliveries;
-        };
+        let assembly = stream.assemblies.get_mut(place)?;
         let is_first = assembly.present == 0;
         assembly.present |= 1 << segment.number;
         let buffer = match assembly.target {
@@ -240,7 +244,15 @@ impl Receiver {
                 }
             }
         }
-        // A stream's messages leave in their order.
+        Some(())
+    }
+
+    /// The whole messages at the head of the stream of `message` leave, in their order. Those
+    /// without a dedicated queue go to the general one.
+    fn deliver_in_order(&mut self, message: &Message, deliveries: &mut Vec<Delivery>) {
+        let Some(stream) = self.streams.get_mut(&(message.from, message.mailbox)) else {
+            return;
+        };
         while let Some(assembly) = stream.assemblies.front()
             && let Some(whole) = &assembly.whole
         {
@@ -252,7 +264,6 @@ impl Receiver {
             stream.base += 1;
             stream.assemblies.pop_front();
         }
-        deliveries
     }
 }
 

@@ -12,7 +12,7 @@ use super::unreceived::explain;
 use super::view::View;
 use crate::device::{self, Device, Pattern, ReqId, SendMode};
 use crate::{Comm, Error, Result, err};
-use ferry_schedule::{Piece, Region, Schedule, Step};
+use ferry_schedule::{Peer, Piece, Region, Schedule, Step};
 use std::sync::Arc;
 
 /// Maximum size of a reduction that is done under the device's lock. A larger one is done without
@@ -193,64 +193,21 @@ impl Run {
                 return RunState::Waiting;
             }
             match *step {
-                Step::Send { peer, from } => {
-                    let (to, key) = key_for(b.comm, self.tag, peer, true);
-                    let source = buffers.locate(from, &mut self.tmp).source();
-                    // SAFETY: the schedule leaves the piece alone until the send is awaited, and
-                    // the caller the buffers.
-                    if let Some(req) = unsafe { d.send(to, key, source, SendMode::Standard) } {
-                        self.in_flight.push_back(Message {
-                            step: self.next_step as u32,
-                            req,
-                            expected: None,
-                        });
-                    } else {
-                        self.record_completion(self.next_step);
-                    }
-                }
-                Step::Recv { peer, into } => {
-                    let (process, pattern) = pattern_for(b.comm, self.tag, peer);
-                    let sink = buffers.locate(into, &mut self.tmp).sink();
-                    let expected = Some(sink.capacity());
-                    // SAFETY: nobody touches the piece until the receive is awaited.
-                    let req = unsafe { self.receive(d, process, pattern, sink) };
-                    self.in_flight.push_back(Message {
-                        step: self.next_step as u32,
-                        req,
-                        expected,
-                    });
-                }
+                // SAFETY: the caller's promise.
+                Step::Send { peer, from } => unsafe { self.start_send(b, &buffers, d, peer, from) },
+                // SAFETY: the caller's promise.
+                Step::Recv { peer, into } => unsafe { self.start_recv(b, &buffers, d, peer, into) },
                 Step::Await { before } => {
                     if !self.collect(b.comm, d, before) {
                         return RunState::Waiting;
                     }
                 }
                 Step::Reduce { into, .. } | Step::Copy { into, .. } => {
-                    if policy == WorkPolicy::Caller && takes_long(b, step, into) {
-                        return RunState::LocalWork;
-                    }
-                    let by_thread = d.is_progress_thread();
-                    if calls_user_op(b, step) {
-                        if by_thread {
-                            d.return_progress_to_program();
-                            return RunState::Waiting;
-                        }
-                    } else if policy == WorkPolicy::ProgressThread
-                        && d.offloads_work(bytes(b, into).saturating_sub(self.copied_bytes))
-                    {
-                        return RunState::Waiting;
-                    }
-                    let slice_bytes = if by_thread && policy == WorkPolicy::ProgressThread {
-                        COPY_SLICE_BYTES
-                    } else {
-                        usize::MAX
-                    };
                     // SAFETY: the caller's promise.
-                    if !unsafe { self.execute_local(b, &buffers, step, slice_bytes) } {
-                        d.mark_background_advanced();
-                        return RunState::Waiting;
+                    let not_done = unsafe { self.work(b, &buffers, d, policy, step, into) };
+                    if let Some(state) = not_done {
+                        return state;
                     }
-                    self.record_completion(self.next_step);
                 }
             }
             self.next_step += 1;
@@ -260,6 +217,102 @@ impl Run {
         } else {
             RunState::Waiting
         }
+    }
+
+    /// Starts the send of a step. It may be complete at once.
+    ///
+    /// # Safety
+    /// As for [`Run::advance`].
+    #[inline]
+    unsafe fn start_send(
+        &mut self,
+        b: &CollArgs<'_>,
+        buffers: &Buffers<'_>,
+        d: &mut Device,
+        peer: Peer,
+        from: Piece,
+    ) {
+        let (to, key) = key_for(b.comm, self.tag, peer, true);
+        let source = buffers.locate(from, &mut self.tmp).source();
+        // SAFETY: the schedule leaves the piece alone until the send is awaited, and the caller
+        // the buffers.
+        if let Some(req) = unsafe { d.send(to, key, source, SendMode::Standard) } {
+            self.in_flight.push_back(Message {
+                step: self.next_step as u32,
+                req,
+                expected: None,
+            });
+        } else {
+            self.record_completion(self.next_step);
+        }
+    }
+
+    /// Starts the receive of a step.
+    ///
+    /// # Safety
+    /// As for [`Run::advance`].
+    #[inline]
+    unsafe fn start_recv(
+        &mut self,
+        b: &CollArgs<'_>,
+        buffers: &Buffers<'_>,
+        d: &mut Device,
+        peer: Peer,
+        into: Piece,
+    ) {
+        let (process, pattern) = pattern_for(b.comm, self.tag, peer);
+        let sink = buffers.locate(into, &mut self.tmp).sink();
+        let expected = Some(sink.capacity());
+        // SAFETY: nobody touches the piece until the receive is awaited.
+        let req = unsafe { self.receive(d, process, pattern, sink) };
+        self.in_flight.push_back(Message {
+            step: self.next_step as u32,
+            req,
+            expected,
+        });
+    }
+
+    /// Executes a reduction or a copy, if `policy` lets this thread do it now. `into`: where its
+    /// result goes. `None`: the step is done. Otherwise what the run waits for.
+    ///
+    /// # Safety
+    /// As for [`Run::advance`].
+    #[inline]
+    unsafe fn work(
+        &mut self,
+        b: &CollArgs<'_>,
+        buffers: &Buffers<'_>,
+        d: &mut Device,
+        policy: WorkPolicy,
+        step: &Step,
+        into: Piece,
+    ) -> Option<RunState> {
+        if policy == WorkPolicy::Caller && takes_long(b, step, into) {
+            return Some(RunState::LocalWork);
+        }
+        let by_thread = d.is_progress_thread();
+        if calls_user_op(b, step) {
+            if by_thread {
+                d.return_progress_to_program();
+                return Some(RunState::Waiting);
+            }
+        } else if policy == WorkPolicy::ProgressThread
+            && d.offloads_work(bytes(b, into).saturating_sub(self.copied_bytes))
+        {
+            return Some(RunState::Waiting);
+        }
+        let slice_bytes = if by_thread && policy == WorkPolicy::ProgressThread {
+            COPY_SLICE_BYTES
+        } else {
+            usize::MAX
+        };
+        // SAFETY: the caller's promise.
+        if !unsafe { self.execute_local(b, buffers, step, slice_bytes) } {
+            d.mark_background_advanced();
+            return Some(RunState::Waiting);
+        }
+        self.record_completion(self.next_step);
+        None
     }
 
     /// Takes the messages that have completed, in the order of their steps. Returns whether all
