@@ -1,4 +1,7 @@
-//! The constructors (MPI 5.0 §5.1.2 to §5.1.4, §5.1.7, §5.1.10).
+//! The constructors of datatypes (MPI 5.0 §5.1.2 to §5.1.4, §5.1.7, §5.1.10).
+//!
+//! Each is a short way to [`Datatype::new`]. Counts and block lengths are numbers of elements of
+//! `old`. Types are not committed, but for a dup of a committed one.
 
 use crate::constructor::{Constructor, Expansion, Order, Width};
 use crate::shape::Shape;
@@ -10,7 +13,14 @@ type Result<T> = std::result::Result<T, TypeError>;
 impl Datatype {
     /// Makes the type of a constructor call. It is not committed, unless it is MPI_Type_dup of a
     /// committed type. Unnamed predefined types are shared, and have functions of their own
-    /// ([`Datatype::f90_real`] and others).
+    /// ([`Datatype::f90_real`] and others). `width`: which form of the call it was, int or
+    /// MPI_Count, as MPI_Type_get_envelope tells it.
+    ///
+    /// # Errors
+    /// [`TypeError::Negative`] for a negative count or block length, [`TypeError::Overflow`] if a
+    /// size or a bound does not fit 64 bits, [`TypeError::Argument`] for arrays of different
+    /// lengths or a part outside of its array, [`TypeError::Unusable`] if `old` does not exist
+    /// here.
     pub fn new(constructor: Constructor, width: Width) -> Result<Arc<Datatype>> {
         check(&constructor)?;
         let body = match &constructor {
@@ -47,12 +57,13 @@ impl Datatype {
         Ok(Arc::new(t))
     }
 
-    /// A copy of `old`, with its bounds and commit state. Name and attributes are not copied.
+    /// MPI_Type_dup: a copy of `old`, with its bounds and commit state. Name and attributes are not
+    /// copied.
     pub fn dup(old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
         Datatype::new(Constructor::Dup(old.clone()), Width::Int)
     }
 
-    /// `count` contiguous elements.
+    /// MPI_Type_contiguous: `count` elements, an extent of `old` from one to the next.
     pub fn contiguous(count: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
         Datatype::new(
             Constructor::Contiguous {
@@ -63,7 +74,8 @@ impl Datatype {
         )
     }
 
-    /// Blocks of `blocklength` elements, `stride` extents of `old` from one to the next.
+    /// MPI_Type_vector: `count` blocks of `blocklength` elements, `stride` extents of `old` from
+    /// one block to the next.
     pub fn vector(
         count: i64,
         blocklength: i64,
@@ -81,7 +93,8 @@ impl Datatype {
         )
     }
 
-    /// Blocks of `blocklength` elements, `stride` bytes from one to the next.
+    /// MPI_Type_create_hvector: `count` blocks of `blocklength` elements, `stride` bytes from one
+    /// block to the next.
     pub fn hvector(
         count: i64,
         blocklength: i64,
@@ -99,7 +112,7 @@ impl Datatype {
         )
     }
 
-    /// Blocks of various lengths. Displacements count extents of `old`.
+    /// MPI_Type_indexed: blocks of various lengths. Displacements are extents of `old`.
     pub fn indexed(
         blocklengths: &[i64],
         displacements: &[i64],
@@ -117,7 +130,7 @@ impl Datatype {
         )
     }
 
-    /// Blocks of various lengths. Displacements count bytes.
+    /// MPI_Type_create_hindexed: blocks of various lengths. Displacements are bytes.
     pub fn hindexed(
         blocklengths: &[i64],
         displacements: &[i64],
@@ -135,7 +148,7 @@ impl Datatype {
         )
     }
 
-    /// Blocks of one length. Displacements count extents of `old`.
+    /// MPI_Type_create_indexed_block: blocks of one length. Displacements are extents of `old`.
     pub fn indexed_block(
         blocklength: i64,
         displacements: &[i64],
@@ -149,7 +162,7 @@ impl Datatype {
         Datatype::new(constructor, Width::Int)
     }
 
-    /// Blocks of one length. Displacements count bytes.
+    /// MPI_Type_create_hindexed_block: blocks of one length. Displacements are bytes.
     pub fn hindexed_block(
         blocklength: i64,
         displacements: &[i64],
@@ -163,7 +176,7 @@ impl Datatype {
         Datatype::new(constructor, Width::Int)
     }
 
-    /// Blocks of various types. Displacements count bytes.
+    /// MPI_Type_create_struct: blocks of various lengths and types. Displacements are bytes.
     pub fn structure(
         blocklengths: &[i64],
         displacements: &[i64],
@@ -181,7 +194,9 @@ impl Datatype {
         )
     }
 
-    /// A part of an array.
+    /// MPI_Type_create_subarray: the part of an array of `sizes` that begins at `starts` and has
+    /// `subsizes`, all numbers of elements, one for each dimension. Its extent is the whole
+    /// array's.
     pub fn subarray(
         sizes: &[i64],
         subsizes: &[i64],
@@ -203,7 +218,7 @@ impl Datatype {
         )
     }
 
-    /// `old` with other bounds, bytes.
+    /// MPI_Type_create_resized: `old` with other bounds, bytes.
     pub fn resized(lb: i64, extent: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
         Datatype::new(
             Constructor::Resized {
@@ -307,7 +322,8 @@ pub(crate) fn none_negative(argument: &str, values: &[i64]) -> Result<()> {
     }
 }
 
-/// Computes size and bounds. Every sum and product is checked for overflow.
+/// Computes size and bounds of the type that a constructor makes. Every sum and product is checked
+/// for overflow. `body`: the type map of a subarray or darray.
 fn measure(constructor: &Constructor, body: Option<&Arc<Datatype>>) -> Result<Shape> {
     match constructor {
         Constructor::Resized { lb, extent, old } => return old.shape.resized(*lb, *extent),

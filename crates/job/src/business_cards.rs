@@ -45,7 +45,7 @@ pub trait Directory: Send {
 pub(crate) fn check_put(medium: &str, card: &[u8]) -> Result<(), JobError> {
     if medium.is_empty() || medium.len() > MEDIUM_NAME_MAX_BYTES || card.len() > CARD_MAX_BYTES {
         return Err(JobError::Launcher(format!(
-            "the wire {medium:?} wants to leave a card of {} bytes; {CARD_MAX_BYTES} are the most",
+            "the business card for {medium:?} has {} bytes; at most {CARD_MAX_BYTES} are possible",
             card.len()
         )));
     }

@@ -22,7 +22,7 @@ const KIND_MASK: u64 = !0 << 32;
 /// Bytes of a question: the endpoint and its filter.
 const QUESTION_BYTES: usize = 5;
 
-/// What a node keeps for it.
+/// A node's part in it: the questions of others, and the number of its own last question.
 pub struct Service {
     endpoint: Endpoint,
     /// The receive that is posted for the next question.
@@ -33,6 +33,7 @@ pub struct Service {
     last_number: u32,
 }
 
+/// Another node's question about an endpoint of this one.
 struct Question {
     from: Address,
     number: u32,
@@ -154,6 +155,8 @@ impl Node {
         }
     }
 
+    /// Sends a message that the card copies at once to the endpoint that answers, or to the
+    /// asker's.
     fn send_small(&mut self, to: Address, bits: u64, bytes: &[u8]) {
         let memory = UserMemory::of(bytes);
         let (client, service) = (&mut self.client, self.service.endpoint);

@@ -1,13 +1,20 @@
 //! `libferry_mx.so`: message passing by match bits, with the calls of Myrinet Express.
 //!
-//! It runs on the MX level of a modelled machine's driver. A rank of the job is a node with one
-//! board. The header is `include/ferry_mx.h`.
+//! It runs on the MX level of a modelled machine's driver ([`ferry_fabric::rapidio`]). A rank of
+//! the job is a node with one board. The header is `include/ferry_mx.h`.
 //!
-//! - [`abi`]: types and numbers of the header.
-//! - [`calls`]: the entry points.
-//! - [`node`]: this rank's node, with its endpoints and requests.
-//! - [`connect`]: who may connect, asked and answered between nodes.
-//! - [`error`]: errors, and what is done with them.
+//! ```text
+//! program   mx_isend(endpoint, segments, …)
+//!   │
+//! calls     the entry points: pointers are checked, errors go to the program's handler
+//!   ├ abi       types and numbers of the header
+//!   ├ error     errors, and what is done with them
+//!   │
+//! node      this rank's node: endpoints by handle, requests by handle, waiting
+//!   ├ connect   mx_connect: a node asks another one about an endpoint
+//!   │
+//! ferry_fabric::rapidio::driver::mx   matching and protocols, on the modelled card
+//! ```
 
 mod abi;
 mod calls;

@@ -49,8 +49,11 @@ impl JoinedJob {
 
 /// This rank's node.
 pub struct Node {
+    /// This rank's clock and its way to the model.
     pub client: Client,
+    /// The driver's MX level, which matches and transfers messages.
     pub mx: MxLevel,
+    /// What answers other nodes' `mx_connect`.
     pub service: Service,
     /// A network interface whose frames go beside the messages (`ferry ethernet --mpi`).
     second_user: Option<SecondUser>,
@@ -58,10 +61,11 @@ pub struct Node {
     active: bool,
     me: Rank,
     size: u32,
-    /// By handle.
+    /// The open endpoints by their handles.
     endpoints: BTreeMap<u64, OpenEndpoint>,
-    /// By handle.
+    /// The requests that are not over by their handles.
     operations: HashMap<u64, Operation>,
+    /// The handles of the MX level's requests.
     handles: HashMap<Request, u64>,
     /// Requests whose end the program does not want to know.
     forgotten: Vec<u64>,

@@ -1,18 +1,19 @@
-//! What an ABI defines.
+//! What an ABI defines: the trait [`Abi`], which `ferry-abi-mpich` and `ferry-abi-openmpi`
+//! implement.
 
 use crate::standard::Status;
 
-/// Kinds of objects, as types.
+/// Kinds of objects behind handles, as types: parameters of [`Abi`]'s conversions.
 pub mod kind {
     use crate::number;
 
     /// A kind of objects.
     pub trait Kind: 'static {
-        /// Its place among the kinds.
+        /// Its index among the kinds, from 0.
         const INDEX: usize;
-        /// The number of MPI_X_fromint.
+        /// The number of its MPI_X_fromint in [`crate::number`].
         const FROM_INT: u32;
-        /// The number of MPI_X_toint.
+        /// The number of its MPI_X_toint there.
         const TO_INT: u32;
         /// The null handle of the standard ABI.
         const NULL: u64;
@@ -47,43 +48,43 @@ pub mod kind {
     }
 }
 
-/// Pairs of a value of the ABI and that of the standard one.
+/// The values of an enumeration: each in the program's ABI and in the standard one.
 pub type Pairs = &'static [(i32, i32)];
 
-/// Enumerations of an ABI.
+/// The enumerations of an ABI, made from its table in `crates/api/abis`.
 #[derive(Debug)]
 pub struct Tables {
-    /// Levels of thread support.
+    /// Levels of thread support: MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE.
     pub threads: Pairs,
-    /// Results of comparisons.
+    /// Results of comparisons: MPI_IDENT, MPI_CONGRUENT, MPI_SIMILAR, MPI_UNEQUAL.
     pub comparisons: Pairs,
     /// Types of MPI_Comm_split_type.
     pub splits: Pairs,
-    /// Topologies.
+    /// Topologies: MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH.
     pub topologies: Pairs,
     /// Keys of the predefined attributes of communicators.
     pub comm_keys: Pairs,
     /// Keys of the predefined attributes of windows.
     pub win_keys: Pairs,
-    /// Combiners.
+    /// Combiners of datatypes: MPI_COMBINER_VECTOR and so on.
     pub combiners: Pairs,
-    /// Classes of types.
+    /// Classes of MPI_Type_match_size.
     pub type_classes: Pairs,
-    /// Orders of an array.
+    /// Orders of an array: MPI_ORDER_C, MPI_ORDER_FORTRAN.
     pub orders: Pairs,
-    /// Distributions of an array.
+    /// Distributions of an array (MPI_Type_create_darray), and MPI_DISTRIBUTE_DFLT_DARG.
     pub distributions: Pairs,
-    /// Types of locks.
+    /// Types of locks: MPI_LOCK_SHARED, MPI_LOCK_EXCLUSIVE.
     pub locks: Pairs,
     /// Flavours of windows.
     pub flavors: Pairs,
     /// Memory models of windows.
     pub models: Pairs,
-    /// Assertions: bits.
+    /// Assertions of one-sided communication (MPI_MODE_NOCHECK and so on): bits.
     pub assertions: Pairs,
-    /// Modes of files: bits.
+    /// Modes of MPI_File_open (MPI_MODE_RDONLY and so on): bits.
     pub modes: Pairs,
-    /// Positions in files.
+    /// Positions in files: MPI_SEEK_SET and so on.
     pub seeks: Pairs,
     /// Safety of tool callbacks.
     pub callback_safety: Pairs,
@@ -181,7 +182,7 @@ pub enum Requests {
     Addresses,
 }
 
-/// An ABI.
+/// The ABI of a program that was linked with another MPI library.
 pub trait Abi: Sized + 'static {
     /// Handles of all objects but files.
     type Handle: Copy + PartialEq + 'static;
@@ -215,12 +216,12 @@ pub trait Abi: Sized + 'static {
 
     /// MPI_UNWEIGHTED and MPI_WEIGHTS_EMPTY.
     fn weights() -> [*mut i32; 2];
-    /// The standard ABI's handle. [`INVALID`] for what is no handle.
+    /// The standard ABI's handle of a handle of the program. [`INVALID`] for what is no handle.
     ///
     /// # Safety
     /// `handle` came from a program: if it is an address, then of a predefined object.
     unsafe fn handle_in<K: kind::Kind>(handle: Self::Handle) -> u64;
-    /// The ABI's handle of one of the standard ABI.
+    /// The program's handle of a handle of the standard ABI.
     fn handle_out<K: kind::Kind>(handle: u64) -> Self::Handle;
     /// As `handle_in`, of a file.
     ///
@@ -249,15 +250,15 @@ pub trait Abi: Sized + 'static {
     /// # Safety
     /// None beyond that of a call of MPI.
     unsafe fn file_from_int(number: i32) -> Self::File;
-    /// The standard ABI's error code or class.
+    /// The standard ABI's form of an error code or class of the program.
     fn code_in(code: i32) -> i32;
-    /// The standard ABI's error class.
+    /// The standard ABI's form of an error class of the program.
     fn class_in(class: i32) -> i32 {
         Self::code_in(class)
     }
-    /// The ABI's error code or class.
+    /// The program's form of an error code or class of the standard ABI.
     fn code_out(code: i32) -> i32;
-    /// A status in the standard ABI's layout.
+    /// A status of the program in the standard ABI's layout.
     fn status_in(status: &Self::Status) -> Status;
     /// Stores a status, with its error if that has been stored.
     ///

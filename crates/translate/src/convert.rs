@@ -4,13 +4,15 @@ use crate::abi::{Abi, Pairs};
 use crate::constants;
 use smallvec::SmallVec;
 
-/// The standard ABI's value of an enumeration. One that the ABI does not define stays as it is.
+/// The standard ABI's value of an enumeration's value in the program. One that the program's ABI
+/// does not define stays as it is.
 pub fn value_in(pairs: Pairs, value: i32) -> i32 {
     let found = pairs.iter().find(|pair| pair.0 == value);
     found.map_or(value, |pair| pair.1)
 }
 
-/// The ABI's value of an enumeration. One that it does not define stays as it is.
+/// The program's value of an enumeration's value in the standard ABI. One that the program's ABI
+/// does not define stays as it is.
 pub fn value_out(pairs: Pairs, value: i32) -> i32 {
     let found = pairs.iter().find(|pair| pair.1 == value);
     found.map_or(value, |pair| pair.0)
@@ -36,7 +38,8 @@ pub fn bits_out(pairs: Pairs, bits: i32) -> i32 {
     set.fold(0, |all, pair| all | pair.0)
 }
 
-/// A rank that no constant of the standard ABI has.
+/// In the place of a negative rank or tag of the program that happens to be a constant of the
+/// standard ABI: it is none of them, and no rank or tag.
 const NO_RANK: i32 = -1_000_000;
 
 /// A rank, or a constant in the place of one.
@@ -49,7 +52,8 @@ pub fn rank_in<A: Abi>(rank: i32) -> i32 {
     }
 }
 
-// Inline, as a call would have the registers of all arguments saved before it is known.
+/// A constant in the place of a rank. Inline: before a call, the registers of all arguments would
+/// be saved on every path.
 #[inline(always)]
 fn special_rank<A: Abi>(rank: i32) -> i32 {
     match rank {
@@ -61,7 +65,7 @@ fn special_rank<A: Abi>(rank: i32) -> i32 {
     }
 }
 
-/// A rank as the program knows it.
+/// A rank of the standard ABI, or a constant in the place of one, as the program knows it.
 #[inline(always)]
 pub fn rank_out<A: Abi>(rank: i32) -> i32 {
     match rank {
@@ -72,7 +76,7 @@ pub fn rank_out<A: Abi>(rank: i32) -> i32 {
     }
 }
 
-/// A tag or MPI_ANY_TAG.
+/// A tag, or MPI_ANY_TAG.
 #[inline(always)]
 pub fn tag_in<A: Abi>(tag: i32) -> i32 {
     if tag >= 0 { tag } else { special_tag::<A>(tag) }
@@ -87,7 +91,7 @@ fn special_tag<A: Abi>(tag: i32) -> i32 {
     }
 }
 
-/// A tag as the program knows it.
+/// A tag of the standard ABI as the program knows it.
 #[inline(always)]
 pub fn tag_out<A: Abi>(tag: i32) -> i32 {
     if tag == constants::MPI_ANY_TAG {
@@ -233,6 +237,8 @@ pub unsafe fn ranks_out<A: Abi>(first: *mut i32, count: usize) {
     }
 }
 
+/// The elements of an array, converted one by one. Empty if `first` is null.
+///
 /// # Safety
 /// `first` is null or has `count` elements.
 unsafe fn converted(

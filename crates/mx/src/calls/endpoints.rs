@@ -8,7 +8,9 @@ use crate::node::{Node, from_pointer, to_pointer};
 use ferry_fabric::rapidio::driver::mx::Address;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// `mx_open_endpoint`
+/// `mx_open_endpoint`: opens endpoint `number` (0 to 254, or MX_ANY_ENDPOINT) of the only board.
+/// Only who gives the same `filter` to `mx_connect` reaches it. Errors: MX_BUSY if it is open,
+/// MX_NO_RESOURCES if all are, MX_BOARD_UNKNOWN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_open_endpoint(
     board: u32,
@@ -35,7 +37,8 @@ pub unsafe extern "C" fn mx_open_endpoint(
     })
 }
 
-/// `mx_close_endpoint`
+/// `mx_close_endpoint`: closes an endpoint. Blocks until large messages under way have ended.
+/// Afterwards its handle and those of its requests are not valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn mx_close_endpoint(endpoint: EndpointHandle) -> c_int {
     on_node("mx_close_endpoint", |node| {
@@ -43,7 +46,7 @@ pub extern "C" fn mx_close_endpoint(endpoint: EndpointHandle) -> c_int {
     })
 }
 
-/// `mx_get_endpoint_addr`
+/// `mx_get_endpoint_addr`: the address by which other nodes send to this endpoint.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_get_endpoint_addr(
     endpoint: EndpointHandle,
@@ -56,7 +59,8 @@ pub unsafe extern "C" fn mx_get_endpoint_addr(
     })
 }
 
-/// `mx_decompose_endpoint_addr`
+/// `mx_decompose_endpoint_addr`: the board and the endpoint's number that an address stands for.
+/// Error: MX_BAD_ADDR.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_decompose_endpoint_addr(
     address: EndpointAddress,
@@ -73,7 +77,9 @@ pub unsafe extern "C" fn mx_decompose_endpoint_addr(
     })
 }
 
-/// `mx_connect`
+/// `mx_connect`: finds the address of an endpoint on another node. Blocks until that node has
+/// opened it, or for `timeout` ms of virtual time. Errors: MX_BAD_CONNECTION_KEY if the filters
+/// differ, MX_TIMEOUT, MX_NIC_NOT_FOUND.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_connect(
     endpoint: EndpointHandle,
@@ -118,7 +124,7 @@ fn no_nic(node: &Node, nic_id: u64) -> Error {
     ))
 }
 
-/// `mx_board_number_to_nic_id`
+/// `mx_board_number_to_nic_id`: the id of a board of this node. Only board 0 exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_board_number_to_nic_id(board: u32, nic_id: *mut u64) -> c_int {
     on_node("mx_board_number_to_nic_id", |node| {
@@ -130,7 +136,7 @@ pub unsafe extern "C" fn mx_board_number_to_nic_id(board: u32, nic_id: *mut u64)
     })
 }
 
-/// `mx_nic_id_to_board_number`
+/// `mx_nic_id_to_board_number`: the number of a board of this node by its id.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_nic_id_to_board_number(nic_id: u64, board: *mut u32) -> c_int {
     on_node("mx_nic_id_to_board_number", |node| {
@@ -143,7 +149,7 @@ pub unsafe extern "C" fn mx_nic_id_to_board_number(nic_id: u64, board: *mut u32)
     })
 }
 
-/// `mx_hostname_to_nic_id`
+/// `mx_hostname_to_nic_id`: the id of the board of a node by its name, `node0`, `node1` and so on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_hostname_to_nic_id(hostname: *const c_char, nic_id: *mut u64) -> c_int {
     on_node("mx_hostname_to_nic_id", |node| {
@@ -164,7 +170,8 @@ pub unsafe extern "C" fn mx_hostname_to_nic_id(hostname: *const c_char, nic_id: 
     })
 }
 
-/// `mx_nic_id_to_hostname`
+/// `mx_nic_id_to_hostname`: the name of the node that has a board. `hostname` has room for
+/// MX_MAX_HOSTNAME_LEN characters.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_nic_id_to_hostname(nic_id: u64, hostname: *mut c_char) -> c_int {
     on_node("mx_nic_id_to_hostname", |node| {
@@ -180,7 +187,8 @@ pub unsafe extern "C" fn mx_nic_id_to_hostname(nic_id: u64, hostname: *mut c_cha
     })
 }
 
-/// `mx_get_info`
+/// `mx_get_info`: the value of a key: number of boards, their ids ending with 0, or number of
+/// endpoints. Errors: MX_BAD_INFO_KEY; MX_BAD_INFO_VAL if it is longer than `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_get_info(
     _endpoint: EndpointHandle,

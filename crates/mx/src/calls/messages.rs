@@ -8,6 +8,8 @@ use crate::node::{Found, Node, from_pointer, to_pointer};
 use ferry_fabric::rapidio::driver::mx::{Match, SendMode};
 use std::ffi::{c_int, c_void};
 
+/// The program's list of segments. Without segments the pointer does not matter.
+///
 /// # Safety
 /// `at` is null, or `count` segments lie there for `'a`.
 unsafe fn segments<'a>(at: *const Segment, count: u32) -> Result<&'a [Segment], Error> {
@@ -19,6 +21,7 @@ unsafe fn segments<'a>(at: *const Segment, count: u32) -> Result<&'a [Segment], 
     }
 }
 
+/// What a receive or probe takes. `bits` must be 0 where `mask` is.
 fn wanted(bits: u64, mask: u64) -> Result<Match, Error> {
     if bits & !mask != 0 {
         return Err(Error::BadMatchMask);
@@ -26,7 +29,7 @@ fn wanted(bits: u64, mask: u64) -> Result<Match, Error> {
     Ok(Match { bits, mask })
 }
 
-/// Writes what was found, and whether something was.
+/// Writes whether something was found to `result`, and then its status.
 ///
 /// # Safety
 /// `status` and `result` are null or writable.
@@ -53,7 +56,7 @@ unsafe fn put_found(
     Ok(true)
 }
 
-/// A send.
+/// `mx_isend` and `mx_issend`.
 ///
 /// # Safety
 /// As for `mx_isend`: the memory of the segments stays valid until the send is complete.
@@ -83,7 +86,8 @@ unsafe fn send(
     })
 }
 
-/// `mx_isend`
+/// `mx_isend`: starts a send of at most 4 GiB in at most 256 segments. It is done when their memory
+/// may be used again. Blocks only while the card cannot take another send.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_isend(
     endpoint: EndpointHandle,
@@ -103,7 +107,7 @@ pub unsafe extern "C" fn mx_isend(
     }
 }
 
-/// `mx_issend`
+/// `mx_issend`: as `mx_isend`, but it is done only when the receiver has matched the message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_issend(
     endpoint: EndpointHandle,
@@ -131,7 +135,8 @@ pub unsafe extern "C" fn mx_issend(
     }
 }
 
-/// `mx_irecv`
+/// `mx_irecv`: posts a receive for messages whose match bits agree with `bits` where `mask` has
+/// ones. Does not block. Error: MX_BAD_MATCH_MASK if `bits` has ones where `mask` has none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_irecv(
     endpoint: EndpointHandle,
@@ -156,7 +161,7 @@ pub unsafe extern "C" fn mx_irecv(
     })
 }
 
-/// `mx_cancel`
+/// `mx_cancel`: cancels a receive that nothing has matched. `result`: 1 if it is cancelled, else 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_cancel(
     endpoint: EndpointHandle,
@@ -173,7 +178,7 @@ pub unsafe extern "C" fn mx_cancel(
     })
 }
 
-/// `mx_forget`
+/// `mx_forget`: gives a request up: it goes on, and its end is not reported.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_forget(endpoint: EndpointHandle, request: *mut RequestHandle) -> c_int {
     on_node("mx_forget", |node| {
@@ -183,7 +188,7 @@ pub unsafe extern "C" fn mx_forget(endpoint: EndpointHandle, request: *mut Reque
     })
 }
 
-/// Waits for a request.
+/// `mx_test` and `mx_wait`: waits for a request for `timeout` ms of virtual time.
 ///
 /// # Safety
 /// `request` is null or readable, `status` and `result` are null or writable.
@@ -205,7 +210,7 @@ unsafe fn wait(
     })
 }
 
-/// `mx_test`
+/// `mx_test`: ends a request if it is done. `result`: 1 if it is, else 0. Does not block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_test(
     endpoint: EndpointHandle,
@@ -217,7 +222,8 @@ pub unsafe extern "C" fn mx_test(
     unsafe { wait("mx_test", endpoint, request, 0, status, result) }
 }
 
-/// `mx_wait`
+/// `mx_wait`: ends a request. Blocks until it is done, or for `timeout` ms of virtual time.
+/// `result`: 1 if it is done, else 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_wait(
     endpoint: EndpointHandle,
@@ -233,7 +239,8 @@ pub unsafe extern "C" fn mx_wait(
 /// What a call waits for on an endpoint: [`Node::wait_any`] or [`Node::probe`].
 type Look = fn(&mut Node, u64, Match, u32) -> Result<Option<Found>, Error>;
 
-/// Waits for something that matches.
+/// Waits for something that matches, for `timeout` ms of virtual time. `call` is the name for
+/// errors.
 ///
 /// # Safety
 /// `status` and `result` are null or writable.
@@ -253,7 +260,7 @@ unsafe fn wait_matching(
     })
 }
 
-/// `mx_test_any`
+/// `mx_test_any`: as `mx_test`, for any request of the endpoint whose match bits agree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_test_any(
     endpoint: EndpointHandle,
@@ -277,7 +284,7 @@ pub unsafe extern "C" fn mx_test_any(
     }
 }
 
-/// `mx_wait_any`
+/// `mx_wait_any`: as `mx_wait`, for any request of the endpoint whose match bits agree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_wait_any(
     endpoint: EndpointHandle,
@@ -302,7 +309,8 @@ pub unsafe extern "C" fn mx_wait_any(
     }
 }
 
-/// `mx_iprobe`
+/// `mx_iprobe`: finds a message that matches and that no receive has taken. `result`: 1 if there is
+/// one, else 0. Does not block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_iprobe(
     endpoint: EndpointHandle,
@@ -326,7 +334,7 @@ pub unsafe extern "C" fn mx_iprobe(
     }
 }
 
-/// `mx_probe`
+/// `mx_probe`: as `mx_iprobe`, but blocks until there is one, or for `timeout` ms of virtual time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_probe(
     endpoint: EndpointHandle,
@@ -351,7 +359,7 @@ pub unsafe extern "C" fn mx_probe(
     }
 }
 
-/// `mx_context`
+/// `mx_context`: the pointer that the program gave to a send or receive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mx_context(
     request: *mut RequestHandle,
