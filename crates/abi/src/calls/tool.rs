@@ -9,7 +9,7 @@ pub use variables::*;
 use super::env;
 use crate::constants::*;
 use crate::prelude::*;
-use ferry_mpi::tool::{self, Enumeration, Group as Category, ToolError, Type, Verbosity};
+use ferry_mpi::tool::{self, Category, Enumeration, ToolError, Type, Verbosity};
 
 /// The error code of a tool error. Tool errors call no error handler.
 fn failed(error: ToolError) -> Error {

@@ -1,6 +1,6 @@
 //! Control variables: each FERRY_ setting that the library reads (MPI 5.0 §15.3.6).
 
-use super::{Enumeration, Group, Result, ToolError, Type, Value, Verbosity, index_of};
+use super::{Category, Enumeration, Result, ToolError, Type, Value, Verbosity, index_of};
 use crate::coll::{Kind, process_setting, variable_name};
 use crate::{Comm, device};
 use std::sync::OnceLock;
@@ -26,107 +26,107 @@ enum Setting {
 
 /// Settings that are read when the process or its job starts. Their value is that of the
 /// environment. They cannot be changed.
-const ENVIRONMENT: [(&str, &str, Group); 19] = [
+const ENVIRONMENT: [(&str, &str, Category); 19] = [
     (
         "FERRY_ON_HANG",
         "what mpiexec does when all ranks wait for each other",
-        Group::Waiting,
+        Category::Waiting,
     ),
     (
         "FERRY_TRANSPORTS",
         "which transports may carry messages, in the order in which they are asked: self, shm, \
          tcp, tipc",
-        Group::Transports,
+        Category::Transports,
     ),
     (
         "FERRY_TCP_IF",
         "the network interfaces or networks that TCP may use",
-        Group::Transports,
+        Category::Transports,
     ),
     (
         "FERRY_TCP_TIMEOUT",
         "seconds for which a host may be silent before it counts as gone",
-        Group::Transports,
+        Category::Transports,
     ),
     (
         "FERRY_TCP_CONGESTION",
         "the congestion control of TCP connections; system: the system's own",
-        Group::Transports,
+        Category::Transports,
     ),
     (
         "FERRY_TCP_ZCOPY",
         "0: TCP copies large messages where they are sent; 1: the system takes them from where \
          they lie; otherwise what is found to be faster",
-        Group::Transports,
+        Category::Transports,
     ),
     (
         "FERRY_TIPC_TYPE",
         "the TIPC service type under which ranks publish their names",
-        Group::Transports,
+        Category::Transports,
     ),
     (
         "FERRY_ENCRYPT",
         "1: messages between hosts are encrypted",
-        Group::Transports,
+        Category::Transports,
     ),
     (
         "FERRY_PROGRESS",
         "calls: progress in MPI calls only; thread: a thread makes progress also while the program \
          computes",
-        Group::Waiting,
+        Category::Waiting,
     ),
     (
         "FERRY_OVERLAP",
         "whether blocking collectives overlap with what follows them: off, on (where it pays), \
          trace, always, or comm (where a communicator's info says so)",
-        Group::Waiting,
+        Category::Waiting,
     ),
     (
         "FERRY_OVERLAP_GUARD",
         "by what means data under way are guarded: move (userfaultfd), mprotect, off; otherwise \
          move where the system has it",
-        Group::Waiting,
+        Category::Waiting,
     ),
     (
         "FERRY_OVERLAP_MIN",
         "bytes that a collective must move here so that it may overlap",
-        Group::Waiting,
+        Category::Waiting,
     ),
     (
         "FERRY_OVERLAP_FILE",
         "the file of access orders, with each rank's number behind it: written by a trace run, \
          read by others",
-        Group::Waiting,
+        Category::Waiting,
     ),
     (
         "FERRY_OVERLAP_REPORT",
         "1: at the end each rank says what became of its call sites",
-        Group::Waiting,
+        Category::Waiting,
     ),
     (
         "FERRY_NAMES",
         "host:port of the server that keeps the names of MPI_Publish_name (ferry names)",
-        Group::Job,
+        Category::Job,
     ),
     (
         "FERRY_CONNECT_TIMEOUT",
         "seconds that MPI_Comm_connect and MPI_Comm_accept wait; otherwise for ever",
-        Group::Job,
+        Category::Job,
     ),
     (
         "FERRY_PMI",
         "1 or 2: which PMI a program speaks with its launcher, where it would choose wrongly",
-        Group::Job,
+        Category::Job,
     ),
     (
         "FERRY_PMIX_LIB",
         "the file or folder of the launcher's libpmix.so.2",
-        Group::Job,
+        Category::Job,
     ),
     (
         "FERRY_BACKTRACE",
         "0: no backtrace when this process ends by SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT",
-        Group::Job,
+        Category::Job,
     ),
 ];
 
@@ -140,7 +140,7 @@ pub struct Control {
     /// Its verbosity level.
     pub verbosity: Verbosity,
     /// Its category.
-    pub group: Group,
+    pub category: Category,
     setting: Setting,
 }
 
@@ -158,7 +158,7 @@ impl Control {
                          between nodes)"
                         .into(),
                     verbosity: Verbosity::TunerBasic,
-                    group: Group::Waiting,
+                    category: Category::Waiting,
                     setting: Setting::Yields,
                 },
                 Control {
@@ -168,7 +168,7 @@ impl Control {
                     whichever was faster so far"
                         .into(),
                     verbosity: Verbosity::TunerBasic,
-                    group: Group::Protocols,
+                    category: Category::Protocols,
                     setting: Setting::ReadMin,
                 },
             ];
@@ -180,14 +180,14 @@ impl Control {
                     kind.name()
                 ),
                 verbosity: Verbosity::TunerDetail,
-                group: Group::Algorithms,
+                category: Category::Algorithms,
                 setting: Setting::Algorithm(kind),
             }));
-            all.extend(ENVIRONMENT.map(|(name, description, group)| Control {
+            all.extend(ENVIRONMENT.map(|(name, description, category)| Control {
                 name: name.into(),
                 description: description.into(),
                 verbosity: Verbosity::UserBasic,
-                group,
+                category,
                 setting: Setting::Environment(name),
             }));
             all

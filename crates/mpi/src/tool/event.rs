@@ -3,7 +3,7 @@
 //! The callback runs where the event occurs, in the same thread, and without a lock. It may call
 //! any function. Events that occur within a callback are not reported but counted as dropped.
 
-use super::{Group, Result, ToolError, index_of};
+use super::{Category, Result, ToolError, index_of};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ pub struct Event {
     /// Number of its elements.
     pub elements: usize,
     /// Its category.
-    pub group: Group,
+    pub category: Category,
 }
 
 /// Index of the event that an error was raised.
@@ -31,7 +31,7 @@ pub const EVENTS: [Event; 1] = [Event {
     description: "an MPI call has found an error, whose handler is about to be called; elements: \
          the error code, its class",
     elements: 2,
-    group: Group::Errors,
+    category: Category::Errors,
 }];
 
 /// Safety requirements of callbacks (MPI 5.0 §15.3.8), least first.

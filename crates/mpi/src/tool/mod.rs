@@ -2,19 +2,19 @@
 //! events.
 //!
 //! Control variables are Ferry's settings. Performance variables are its counts. Each belongs to
-//! one category, a [`Group`]. A test compares docs/tools.md with this code. Handles and numbers are
+//! one category, a [`Category`]. A test compares docs/tools.md with this code. Handles and numbers are
 //! the abi layer's.
 
+mod category;
 mod control;
 mod event;
-mod group;
 mod performance;
 
+pub use category::Category;
 pub use control::{Control, Scope};
 pub use event::{
     ERROR_RAISED, EVENTS, Event, Instance, Listener, Registration, Safety, emit, has_listeners, now,
 };
-pub use group::Group;
 pub use performance::{Class, Performance, PerformanceHandle, Session};
 
 use crate::coll::{AlgorithmSetting, Kind};

@@ -4,7 +4,7 @@
 //! start or reset. So any number of handles, sessions and tools can measure at once, and each event
 //! increments one number.
 
-use super::{Group, Result, ToolError, Type, Value, Verbosity, device_counts, index_of};
+use super::{Category, Result, ToolError, Type, Value, Verbosity, device_counts, index_of};
 use crate::Comm;
 use crate::coll::{Algorithm, COUNTERS};
 use crate::device::{self, TRANSPORT_NAMES};
@@ -64,7 +64,7 @@ pub struct Performance {
     /// Its class.
     pub class: Class,
     /// Its category.
-    pub group: Group,
+    pub category: Category,
     metric: Metric,
 }
 
@@ -75,24 +75,24 @@ impl Performance {
         ALL.get_or_init(|| {
             let mut all = Vec::new();
             for (transport, name) in TRANSPORT_NAMES.iter().enumerate() {
-                let group = Group::of_way(transport);
+                let category = Category::of_transport(transport);
                 for (metric, class, ending, description) in OF_EACH_TRANSPORT {
                     let name = format!("{name}_{ending}");
                     let metric = metric(transport);
                     all.push(Performance::new(
                         metric,
                         class,
-                        group,
+                        category,
                         name,
                         description.into(),
                     ));
                 }
             }
-            for (metric, class, group, name, description) in SINGLE {
+            for (metric, class, category, name, description) in SINGLE {
                 all.push(Performance::new(
                     metric,
                     class,
-                    group,
+                    category,
                     name.into(),
                     description.into(),
                 ));
@@ -112,7 +112,7 @@ impl Performance {
                         Performance::new(
                             metric,
                             Class::Counter,
-                            Group::CollectiveCounts,
+                            Category::CollectiveCounts,
                             name,
                             description,
                         )
@@ -125,22 +125,22 @@ impl Performance {
     fn new(
         metric: Metric,
         class: Class,
-        group: Group,
+        category: Category,
         name: String,
         description: String,
     ) -> Performance {
         Performance {
             name,
             description,
-            verbosity: match group {
-                Group::TransportSelf | Group::TransportShm | Group::TransportTcp => {
+            verbosity: match category {
+                Category::TransportSelf | Category::TransportShm | Category::TransportTcp => {
                     Verbosity::UserBasic
                 }
-                Group::Waiting | Group::Matching => Verbosity::UserDetail,
+                Category::Waiting | Category::Matching => Verbosity::UserDetail,
                 _ => Verbosity::TunerDetail,
             },
             class,
-            group,
+            category,
             metric,
         }
     }
@@ -191,10 +191,10 @@ impl Performance {
         let all = |of: &[device::Traffic]| of.iter().map(|t| t.messages.value()).sum::<u64>();
         let lengths = || comm.map_or((0, 0), |c| device::device().queue_lengths(c.context));
         match self.metric {
-            Metric::Sent(way) => c.sent[way].messages.value(),
-            Metric::SentBytes(way) => c.sent[way].bytes.value(),
-            Metric::Received(way) => c.received[way].messages.value(),
-            Metric::ReceivedBytes(way) => c.received[way].bytes.value(),
+            Metric::Sent(transport) => c.sent[transport].messages.value(),
+            Metric::SentBytes(transport) => c.sent[transport].bytes.value(),
+            Metric::Received(transport) => c.received[transport].messages.value(),
+            Metric::ReceivedBytes(transport) => c.received[transport].bytes.value(),
             Metric::Refused => device::REFUSED.load(Ordering::Relaxed),
             Metric::SentEager => all(&c.sent).saturating_sub(c.sent_announced.value()),
             Metric::SentAnnounced => c.sent_announced.value(),

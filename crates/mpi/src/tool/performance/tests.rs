@@ -1,3 +1,5 @@
+//! Performance variables: their names, handles and values.
+
 use super::*;
 
 fn named(name: &str) -> &'static Performance {

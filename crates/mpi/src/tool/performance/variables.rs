@@ -2,7 +2,7 @@
 
 use super::Class::{Aggregate, Counter, HighWatermark, Level, Timer};
 use super::{Class, Metric};
-use crate::tool::Group;
+use crate::tool::Category;
 
 /// A variable of each transport, whose index the metric gets: class, end of its name, description.
 pub(super) type OfTransport = (fn(usize) -> Metric, Class, &'static str, &'static str);
@@ -36,105 +36,105 @@ pub(super) const OF_EACH_TRANSPORT: [OfTransport; 4] = [
 ];
 
 /// A variable that there is once: metric, class, category, name, description.
-pub(super) type Single = (Metric, Class, Group, &'static str, &'static str);
+pub(super) type Single = (Metric, Class, Category, &'static str, &'static str);
 
 /// The variables that there are once, but for the counts of algorithms.
 pub(super) const SINGLE: [Single; 18] = [
     (
         Metric::Refused,
         Counter,
-        Group::TransportTcp,
+        Category::TransportTcp,
         "tcp_connections_refused",
         "connections that were sent away: of strangers, or given up before they were made",
     ),
     (
         Metric::SentEager,
         Counter,
-        Group::Protocols,
+        Category::Protocols,
         "sent_eager",
         "messages sent at once",
     ),
     (
         Metric::SentAnnounced,
         Counter,
-        Group::Protocols,
+        Category::Protocols,
         "sent_announced",
         "large messages sent, which are announced first",
     ),
     (
         Metric::ReceivedEager,
         Counter,
-        Group::Protocols,
+        Category::Protocols,
         "received_eager",
         "messages that came at once",
     ),
     (
         Metric::ReceivedAnnounced,
         Counter,
-        Group::Protocols,
+        Category::Protocols,
         "received_announced",
         "large messages whose announcement has come",
     ),
     (
         Metric::Read,
         Counter,
-        Group::Protocols,
+        Category::Protocols,
         "messages_read",
         "messages that this process read from their sender's memory",
     ),
     (
         Metric::ReadBytes,
         Aggregate,
-        Group::Protocols,
+        Category::Protocols,
         "bytes_read",
         "bytes in these messages",
     ),
     (
         Metric::Unexpected,
         Counter,
-        Group::Matching,
+        Category::Matching,
         "unexpected_messages",
         "messages that came before their receive",
     ),
     (
         Metric::QueueLength,
         Level,
-        Group::Matching,
+        Category::Matching,
         "unexpected_queue_length",
         "messages that wait for their receive now",
     ),
     (
         Metric::QueueMost,
         HighWatermark,
-        Group::Matching,
+        Category::Matching,
         "unexpected_queue_length_max",
         "most messages that have waited for their receives at once",
     ),
     (
         Metric::QueueBytes,
         Level,
-        Group::Matching,
+        Category::Matching,
         "unexpected_queue_bytes",
         "bytes of waiting messages that are kept here, not at their sender",
     ),
     (
         Metric::CommQueueLength,
         Level,
-        Group::Matching,
+        Category::Matching,
         "comm_unexpected_queue_length",
         "point-to-point messages of this communicator that wait for their receive now",
     ),
     (
         Metric::CommPosted,
         Level,
-        Group::Matching,
+        Category::Matching,
         "comm_posted_receives",
         "point-to-point receives of this communicator that wait for their message now",
     ),
     (
         Metric::Idle,
         Timer,
-        Group::Waiting,
+        Category::Waiting,
         "time_waiting",
         "seconds spent in calls that wait, once they have nothing to do; waits of less \
      than a microsecond are not timed",
@@ -142,28 +142,28 @@ pub(super) const SINGLE: [Single; 18] = [
     (
         Metric::Sleeps,
         Counter,
-        Group::Waiting,
+        Category::Waiting,
         "sleeps",
         "how often a waiting thread has gone to sleep",
     ),
     (
         Metric::Yields,
         Counter,
-        Group::Waiting,
+        Category::Waiting,
         "yields",
         "how often a thread that waits, or asks again and again, has handed its core over",
     ),
     (
         Metric::CommCollectives,
         Counter,
-        Group::CollectiveCounts,
+        Category::CollectiveCounts,
         "comm_collectives",
         "collectives called on this communicator",
     ),
     (
         Metric::Board,
         Counter,
-        Group::CollectiveCounts,
+        Category::CollectiveCounts,
         "coll_by_board",
         "collectives by a board in the node's memory",
     ),
