@@ -61,7 +61,7 @@ int main(int argc, char **argv)
             fds = entries("/proc/self/fd"), maps = lines("/proc/self/maps"), kb = resident_kb();
     }
     int more = entries("/proc/self/fd") - fds;
-    /* One connection may not have heard the last farewell yet. */
+    /* One connection may not have got the last close notification yet. */
     SAME(!!(more <= 2), 1);
     SAME(!!(lines("/proc/self/maps") - maps <= 8), 1);
     SAME(!!(resident_kb() - kb <= 2048), 1);

@@ -22,7 +22,7 @@ mod table {
 
 ferry_translate::entries!(Mpich);
 
-/// The ABI.
+/// MPICH's ABI.
 #[derive(Debug)]
 pub struct Mpich;
 
@@ -30,11 +30,11 @@ pub struct Mpich;
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = {
-    extern "C" fn tell() {
+    extern "C" fn at_load() {
         let null = handles::of_standard::<kind::Request>(constants::MPI_REQUEST_NULL);
-        ferry_translate::standard::tell::<Mpich>(u64::from(null));
+        ferry_translate::standard::set_abi::<Mpich>(u64::from(null));
     }
-    tell
+    at_load
 };
 
 /// MPI_Status of MPICH.

@@ -26,7 +26,7 @@ mod table {
 
 ferry_translate::entries!(OpenMpi);
 
-/// The ABI.
+/// Open MPI's ABI.
 #[derive(Debug)]
 pub struct OpenMpi;
 
@@ -34,11 +34,11 @@ pub struct OpenMpi;
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = {
-    extern "C" fn tell() {
+    extern "C" fn at_load() {
         let null = objects::of_standard(constants::MPI_REQUEST_NULL);
-        ferry_translate::standard::tell::<OpenMpi>(null as u64);
+        ferry_translate::standard::set_abi::<OpenMpi>(null as u64);
     }
-    tell
+    at_load
 };
 
 /// MPI_Status of Open MPI. In Fortran it is an array of INTEGERs, with their alignment.

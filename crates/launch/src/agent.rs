@@ -334,8 +334,8 @@ impl Agent {
         let token = epoll::EventData::new_u64(EVENT_SIGNAL);
         epoll::add(&self.poll, signals.fd(), token, epoll::EventFlags::IN).map_err(plain)?;
         let mut local = LocalRanks::new(signals);
-        if let Err(not) = local.start(spec, &self.poll, &mut self.send_queue) {
-            let StartError { text, status } = not;
+        if let Err(error) = local.start(spec, &self.poll, &mut self.send_queue) {
+            let StartError { text, status } = error;
             self.send_queue
                 .push(&ToMpiexec::StartFailed { text, status });
             local.killed_since = Some(Instant::now());

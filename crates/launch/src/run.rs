@@ -68,15 +68,15 @@ fn run_for(
     });
     let (plan, backend) = match ready {
         Ok(ready) => ready,
-        Err(not) => {
+        Err(error) => {
             match &mut parent {
                 Some(parent) => {
-                    parent.failed(&not.text);
+                    parent.failed(&error.text);
                     return 0;
                 }
-                None => crate::complain(&not.text),
+                None => crate::complain(&error.text),
             }
-            return not.status;
+            return error.status;
         }
     };
     match Job::new(options, &plan, backend, parent, Peers::new(id, upstream)) {

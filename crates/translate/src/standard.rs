@@ -50,8 +50,9 @@ pub unsafe fn abi_function<A: Abi, F: Copy>(at: usize) -> F {
     unsafe { std::mem::transmute_copy(&ferry_translation.per_abi[A::REQUESTS as usize][at]) }
 }
 
-/// Tells the standard ABI's library of the ABI: for [`abi_function`].
-pub fn tell<A: Abi>(null_request: u64) {
+/// Tells the standard ABI's library which ABI the program has: how requests look, which one is
+/// MPI_REQUEST_NULL, and what error codes it returns. Needed before [`abi_function`] is called.
+pub fn set_abi<A: Abi>(null_request: u64) {
     extern "C" fn code<A: Abi>(code: i32) -> i32 {
         A::code_out(code)
     }

@@ -56,8 +56,8 @@ pub trait ForeignProcesses {
     /// Makes a process of another job known. Returns its process number here.
     fn add_foreign(&mut self, process: ForeignProcess) -> ProcId;
     /// Ends the connection to a process of another job: what was sent still arrives, then each side
-    /// says farewell. The process number must not be used any more; it may become another
-    /// process's.
+    /// sends a close notification. The process number must not be used any more; it may become
+    /// another process's.
     fn remove_foreign(&mut self, process: ProcId);
     /// Begins to connect to a process of another job, if no connection is there or on its way. A
     /// failure is reported as that of any connection.

@@ -1,3 +1,5 @@
+//! Handles against a model, and from several threads.
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;

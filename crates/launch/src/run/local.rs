@@ -46,8 +46,8 @@ impl Job<'_> {
     /// Starts all ranks on this host. If one cannot be started, the others are ended.
     pub(super) fn start_local_ranks(&mut self) {
         for rank in 0..self.ranks.len() {
-            if let Err(not) = self.start_rank(rank) {
-                self.end(&not.text, not.status);
+            if let Err(error) = self.start_rank(rank) {
+                self.end(&error.text, error.status);
                 return;
             }
         }

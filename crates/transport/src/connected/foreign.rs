@@ -34,7 +34,7 @@ pub(super) struct KnownLink {
 #[derive(Default)]
 pub(super) struct Foreign {
     links: Vec<KnownLink>,
-    /// The last ports that were closed, so that who connects to one hears a farewell.
+    /// The last ports that were closed, so that who connects to one gets a close notification.
     closed_ports: VecDeque<HandshakeConfig>,
     processes: HashMap<ProcId, ForeignProcess>,
     /// The next process number that was never used.
@@ -255,7 +255,7 @@ impl Inbox for Discard {
 }
 
 impl ConnTransport {
-    /// Says farewell to process `process`, which has just connected to a closed port.
+    /// Sends a close notification to process `process`, which has just connected to a closed port.
     pub(super) fn dismiss(&mut self, process: ProcId) {
         if let Some(i) = self.slot(process) {
             self.peers[i].is_dismissed = true;
@@ -264,7 +264,7 @@ impl ConnTransport {
     }
 
     /// Vacates the place of peer `i`, whose connection is not needed any more, once both sides have
-    /// said farewell.
+    /// sent a close notification.
     pub(super) fn vacate_if_over(&mut self, i: usize) {
         if !self.peers[i].leaving {
             return;

@@ -35,7 +35,7 @@ pub(super) struct Peer {
     pub process: ProcId,
     pub state: PeerState,
     /// The process of another job is not needed any more; its place becomes free once both sides
-    /// have said farewell.
+    /// have sent a close notification.
     pub leaving: bool,
     /// It has connected to a closed port: nobody receives what it sends.
     pub is_dismissed: bool,

@@ -244,16 +244,16 @@ fn encrypted_connections_carry_everything_and_a_wiretap_sees_nothing() {
 
 #[test]
 fn a_peer_that_leaves_is_no_fault_and_one_that_vanishes_is() {
-    for farewell in [true, false] {
+    for notifies in [true, false] {
         let (mut all, _) = transports(2, false);
         let mut keeps = keeps(2);
         let mut sent = false;
         until(&mut all, &mut keeps, |w, k| {
             sent = sent || w[0].send(1, 1, &[], Body::Bytes(b"last")).unwrap() == Answer::Done;
-            sent && (!farewell || w[0].settle()) && !k[1].0.is_empty()
+            sent && (!notifies || w[0].settle()) && !k[1].0.is_empty()
         });
         drop(all.remove(0));
-        let end = Instant::now() + Duration::from_millis(if farewell { 1500 } else { 10_000 });
+        let end = Instant::now() + Duration::from_millis(if notifies { 1500 } else { 10_000 });
         let fault = loop {
             match all[0].poll(&mut keeps[1]) {
                 Ok(_) if Instant::now() > end => break None,
@@ -262,9 +262,9 @@ fn a_peer_that_leaves_is_no_fault_and_one_that_vanishes_is() {
             }
         };
         match fault {
-            None => assert!(farewell),
+            None => assert!(notifies),
             Some(e) => {
-                assert!(!farewell, "{e}");
+                assert!(!notifies, "{e}");
                 assert_eq!(e.peer(), Some(0));
                 assert!(e.to_string().contains("process 0 on host here"), "{e}");
             }

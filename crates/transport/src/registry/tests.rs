@@ -1,3 +1,5 @@
+//! The names of transports, and FERRY_TRANSPORTS.
+
 use super::open::{DEFAULT_ORDER, requested_names};
 use super::*;
 use crate::{model, tcp, tipc};

@@ -4,7 +4,7 @@
 //! u32  bytes that follow the header (head and body), little endian
 //! u8   the message's number, for the layer above
 //! u8   bytes of the head (streams only; otherwise 0)
-//! u8   kind: whole message, stream, open, farewell
+//! u8   kind: whole message, stream, open, close notification
 //! u8   a mark, by which a reader that is out of step finds out
 //! ```
 //!
@@ -43,8 +43,9 @@ pub enum Kind {
     Stream = 1,
     /// The accepting process's first frame: this connection is the one that both use.
     Open = 2,
-    /// The sender needs nothing more from the receiver, and may end at any moment.
-    Farewell = 3,
+    /// The sender needs nothing more from the receiver, and may end at any moment (TLS:
+    /// close_notify).
+    CloseNotify = 3,
 }
 
 /// Encodes a frame's header.
@@ -64,7 +65,7 @@ fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<(Kind, u8, usize, usize), &'stati
         0 if head == 0 && len <= WHOLE_MAX_BYTES => Kind::Whole,
         1 if head <= HEAD_MAX_BYTES && len > head && len - head <= STREAM_MAX_BYTES => Kind::Stream,
         2 if len == 0 && head == 0 => Kind::Open,
-        3 if len == 0 && head == 0 => Kind::Farewell,
+        3 if len == 0 && head == 0 => Kind::CloseNotify,
         _ => return Err("a frame of impossible kind or length"),
     };
     Ok((kind, message, head, len))
@@ -77,8 +78,8 @@ pub struct Found {
     pub delivered: usize,
     /// A frame of kind [`Kind::Open`] has come.
     pub opened: bool,
-    /// The last frame was a farewell.
-    pub farewell: bool,
+    /// The last frame was a close notification.
+    pub close_notify: bool,
     /// A message was unexpected: its receive was not posted.
     pub unexpected: bool,
 }
@@ -273,12 +274,12 @@ impl Reader {
             Kind::Whole => {
                 let Some(whole) = rest.get(..len) else {
                     if let Some(head) = self.offer(from, message, rest, len, inbox) {
-                        found.farewell = false;
+                        found.close_notify = false;
                         return Ok(HEADER_BYTES + head);
                     }
                     return Ok(self.keep(bytes, HEADER_BYTES + len));
                 };
-                found.farewell = false;
+                found.close_notify = false;
                 found.delivered += 1;
                 found.unexpected |= inbox.on_message(from, message, whole);
                 Ok(HEADER_BYTES + len)
@@ -287,7 +288,7 @@ impl Reader {
                 let Some(given) = rest.get(..head) else {
                     return Ok(self.keep(bytes, HEADER_BYTES + head));
                 };
-                found.farewell = false;
+                found.close_notify = false;
                 let mut kept = [0; HEAD_MAX_BYTES];
                 kept[..head].copy_from_slice(given);
                 self.state = State::Stream {
@@ -302,8 +303,8 @@ impl Reader {
                 found.opened = true;
                 Ok(HEADER_BYTES)
             }
-            Kind::Farewell => {
-                found.farewell = true;
+            Kind::CloseNotify => {
+                found.close_notify = true;
                 Ok(HEADER_BYTES)
             }
         }

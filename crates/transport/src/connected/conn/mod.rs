@@ -76,7 +76,7 @@ pub enum PollInterest {
 pub enum Direction {
     /// Frames may come.
     Open,
-    /// The last frame was a farewell. Another frame opens the direction again.
+    /// The last frame was a close notification. Another frame opens the direction again.
     Finished,
 }
 

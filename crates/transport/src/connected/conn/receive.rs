@@ -100,7 +100,7 @@ impl Receiver {
 pub(super) fn merge(all: &mut Found, found: Found) {
     all.opened |= found.opened;
     all.unexpected |= found.unexpected;
-    all.farewell = found.farewell || all.farewell && found.delivered == 0;
+    all.close_notify = found.close_notify || all.close_notify && found.delivered == 0;
     all.delivered += found.delivered;
 }
 
@@ -166,7 +166,7 @@ impl Conn {
                 break;
             }
         }
-        if all.farewell {
+        if all.close_notify {
             self.receiver.direction = Direction::Finished;
         } else if all.delivered > 0 {
             self.receiver.direction = Direction::Open;
@@ -227,7 +227,7 @@ impl Conn {
         Ok((room + ahead, got))
     }
 
-    /// Returns whether the peer's last frame was a farewell.
+    /// Returns whether the peer's last frame was a close notification.
     pub fn peer_has_finished(&self) -> bool {
         self.receiver.direction == Direction::Finished
     }

@@ -221,12 +221,12 @@ impl Conn {
         Ok(())
     }
 
-    /// Sends a farewell, unless it was the last frame or a stream frame is not complete. A failure
-    /// is found by the next read.
+    /// Sends a close notification, unless it was the last frame or a stream frame is not complete.
+    /// A failure is found by the next read.
     pub fn finish(&mut self) {
         if self.sender.direction == Direction::Open
             && !self.in_stream()
-            && self.send_empty(Kind::Farewell).is_ok()
+            && self.send_empty(Kind::CloseNotify).is_ok()
         {
             self.sender.direction = Direction::Finished;
         }

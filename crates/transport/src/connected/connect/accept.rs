@@ -114,7 +114,7 @@ impl ConnTransport {
     }
 
     /// The handshake is done: a process of this job has connected, or one of another job by a link.
-    /// One that has come to a closed port hears a farewell.
+    /// One that has come to a closed port gets a close notification.
     fn admit(&mut self, pending_accept: PendingAccept, session: Session) {
         let is_dismissed = self.foreign.is_of_closed_port(&session);
         let process = if session.job() == self.handshake_config.local().job {

@@ -531,7 +531,7 @@ impl ConnTransport {
                 self.busy_poll(i);
                 return found.delivered;
             }
-            Ok(found) if found.delivered == 0 && !found.farewell => {
+            Ok(found) if found.delivered == 0 && !found.close_notify => {
                 if let PeerState::Connecting(connecting) = &mut self.peers[i].state {
                     connecting.stage = Stage::Unopened(conn);
                 }

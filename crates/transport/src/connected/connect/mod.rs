@@ -106,7 +106,7 @@ impl ConnTransport {
 fn describe(broken: &Broken) -> String {
     match broken {
         Broken::Closed => {
-            "it has closed the connection without a farewell: it has probably died".into()
+            "it has closed the connection without a close notification: it has probably died".into()
         }
         Broken::System(Errno::CONNRESET | Errno::PIPE) => {
             "its system has reset the connection: it has probably died".into()

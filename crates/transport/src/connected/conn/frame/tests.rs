@@ -1,3 +1,5 @@
+//! Frames that are cut anywhere, and bytes that are no frames.
+
 use super::*;
 use ferry_fuzz::fuzz;
 
@@ -80,7 +82,7 @@ fn deliver_to(bytes: &[u8], piece: usize, keep: &mut dyn Inbox) -> Result<Found,
         };
         all.delivered += found.delivered;
         all.opened |= found.opened;
-        all.farewell = found.farewell;
+        all.close_notify = found.close_notify;
         rest = &rest[n..];
     }
     Ok(all)
@@ -96,13 +98,13 @@ fn frames_come_out_as_they_went_in_however_they_are_cut() {
         stream(4, &[1, 2, 3, 4], &large),
         stream(5, &[9], &large),
         whole(3, &large),
-        header(Kind::Farewell, 0, 0, 0).to_vec(),
+        header(Kind::CloseNotify, 0, 0, 0).to_vec(),
     ]
     .concat();
     for piece in [1, 2, 3, 7, 8, 9, 100, 4096, 5012, wire.len()] {
         let mut keep = Keep::default();
         let found = deliver(&wire, piece, &mut keep).unwrap();
-        assert!(found.opened && found.farewell, "pieces of {piece}");
+        assert!(found.opened && found.close_notify, "pieces of {piece}");
         let expected = [(1, Vec::new()), (2, b"hello".to_vec()), (3, large.clone())];
         assert_eq!(keep.whole, expected, "pieces of {piece}");
         assert_eq!(
@@ -226,7 +228,7 @@ fn what_is_no_frame_is_refused() {
         header(Kind::Stream, 1, 4, 4),
         header(Kind::Stream, 1, 4, 5 + STREAM_MAX_BYTES),
         header(Kind::Open, 1, 0, 1),
-        header(Kind::Farewell, 1, 1, 0),
+        header(Kind::CloseNotify, 1, 1, 0),
         [1, 0, 0, 0, 1, 0, 4, MARK],
     ] {
         assert!(
@@ -249,7 +251,7 @@ fn fuzz_frames() {
         ]
         .concat(),
         header(Kind::Open, 0, 0, 0).to_vec(),
-        header(Kind::Farewell, 0, 0, 0).to_vec(),
+        header(Kind::CloseNotify, 0, 0, 0).to_vec(),
     ];
     fuzz("frames", &seeds, |bytes| {
         // However the bytes are divided, the result is the same.

@@ -1,3 +1,5 @@
+//! Pages that go by reference into a socket that is full, closed or broken.
+
 use super::*;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 use std::sync::atomic::{AtomicBool, Ordering};
