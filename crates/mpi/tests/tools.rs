@@ -1,7 +1,7 @@
 //! docs/tools.md matches the code: it has a line for each variable and event. Every setting that
 //! the library reads is a control variable.
 
-use ferry_mpi::tool::{Class, Control, EVENTS, Group, Performance, Scope, Type};
+use ferry_mpi::tool::{Category, Class, Control, EVENTS, Performance, Scope, Type};
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -25,10 +25,10 @@ fn lines() -> Vec<String> {
             Scope::GroupEqual => "a communicator, alike on all members",
             Scope::ReadOnly => "read only",
         };
-        let group = c.group.name();
+        let category = c.category.name();
         let value_type = type_name(c.value_type());
         format!(
-            "| `{}` | {value_type} | {scope} | {group} | {} |",
+            "| `{}` | {value_type} | {scope} | {category} | {} |",
             c.name, c.description
         )
     });
@@ -48,12 +48,12 @@ fn lines() -> Vec<String> {
         format!(
             "| `{}` | {class}{bound} | {} | {} |",
             p.name,
-            p.group.name(),
+            p.category.name(),
             p.description
         )
     });
-    let groups = Group::ALL.iter().map(|g| {
-        let children = g.children().into_iter().map(|i| Group::ALL[i].name());
+    let groups = Category::ALL.iter().map(|g| {
+        let children = g.children().into_iter().map(|i| Category::ALL[i].name());
         let children: Vec<_> = children.collect();
         format!(
             "| `{}` | {} | {} |",
@@ -62,9 +62,14 @@ fn lines() -> Vec<String> {
             children.join(", ")
         )
     });
-    let events = EVENTS
-        .iter()
-        .map(|e| format!("| `{}` | {} | {} |", e.name, e.group.name(), e.description));
+    let events = EVENTS.iter().map(|e| {
+        format!(
+            "| `{}` | {} | {} |",
+            e.name,
+            e.category.name(),
+            e.description
+        )
+    });
     controls
         .chain(performances)
         .chain(groups)

@@ -3,7 +3,7 @@
 
 use super::super::neighbour;
 use super::board_call::{BoardCall, BoardOp, Posted, SIGNATURE_BYTES, own_length_error};
-use crate::coll::executor::{Buffers, COUNTERS, CollArgs, Memory, TmpBuffer};
+use crate::coll::executor::{COUNTERS, CollArgs, Memory, TmpBuffer};
 use crate::device::{
     self, FlatBoardGroup, MARK_BITS, PHASES, POST_MAX_BYTES, SLOT_MAX_BYTES, WaitingFor,
 };
@@ -57,7 +57,6 @@ struct Phase<'a, 'w> {
     board: &'a mut FlatBoardGroup,
     waiting_for: &'a WaitingFor<'w>,
     args: &'a CollArgs<'a>,
-    buffers: Buffers<'a>,
     /// Empty: collectives through a board need no memory of their own.
     tmp: TmpBuffer,
     /// This member's rank.
@@ -78,7 +77,7 @@ impl<'a> Phase<'a, '_> {
     /// The memory of a piece of the program's buffers.
     #[inline]
     fn locate(&mut self, piece: Piece) -> Memory<'a> {
-        self.buffers.locate(piece, &mut self.tmp)
+        self.args.buffers().locate(piece, &mut self.tmp)
     }
 
     /// `len` bytes of the data in slot `i`, from `skip` on.
@@ -154,7 +153,6 @@ pub(super) unsafe fn execute(
         board,
         waiting_for,
         args: b,
-        buffers: b.buffers(),
         tmp: TmpBuffer::new(0, None),
         me: b.comm.rank(),
         size: b.comm.size(),
