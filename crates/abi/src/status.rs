@@ -2,7 +2,7 @@
 
 use crate::{constants, raise};
 use ferry_mpi::pt2pt::From;
-use ferry_mpi::request::{Outcome, WellEnded};
+use ferry_mpi::request::{Outcome, SuccessStatus};
 
 /// A status as the ABI lays it out (MPI 5.0 chapter 21): eight ints.
 /// The five ints of the library hold a byte count in two halves, and the cancelled flag.
@@ -63,10 +63,10 @@ impl Status {
 
     /// Stores how a send or a receive has ended. MPI_ERROR stays unchanged.
     #[inline(always)]
-    pub fn store_well(&mut self, ended: WellEnded) {
+    pub fn store_success(&mut self, ended: SuccessStatus) {
         (self.source, self.tag, self.count) = match ended {
-            WellEnded::Sent => (constants::MPI_ANY_SOURCE, constants::MPI_ANY_TAG, [0; 2]),
-            WellEnded::Received { source, tag, bytes } => {
+            SuccessStatus::Sent => (constants::MPI_ANY_SOURCE, constants::MPI_ANY_TAG, [0; 2]),
+            SuccessStatus::Received { source, tag, bytes } => {
                 let count = [bytes as u32, (bytes >> 32) as u32];
                 (source as i32, tag as i32, count)
             }

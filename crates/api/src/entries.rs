@@ -468,7 +468,9 @@ fn significance(f: &Function, p: &Parameter, in_place: Option<&str>) -> Vec<Stri
     }
     if let Some(rank) = only_rank(f, p) {
         let (datatype, count) = (&p.name, count_of(f, p));
-        conditions.push(format!("!args::is_of_nothing({datatype}, {rank}, {count})"));
+        conditions.push(format!(
+            "!args::needs_no_datatype({datatype}, {rank}, {count})"
+        ));
     }
     conditions
 }

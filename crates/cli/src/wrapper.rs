@@ -36,7 +36,7 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(wrapper) => wrapper,
         Err(text) => return fail(&own, &text),
     };
-    match wrapper.understand(arguments.collect()) {
+    match wrapper.parse(arguments.collect()) {
         Ok(Action::Print(text)) => {
             println!("{text}");
             ExitCode::SUCCESS
@@ -240,7 +240,8 @@ impl Wrapper {
         format!("{}: Ferry MPI {version} (Language: {language})", self.name)
     }
 
-    fn understand(&self, arguments: Vec<OsString>) -> Result<Action, String> {
+    /// What the command line asks for. Options that are none of the wrapper's go to the compiler.
+    fn parse(&self, arguments: Vec<OsString>) -> Result<Action, String> {
         let mut compiler = self.compiler.clone();
         let mut rest = Vec::new();
         let mut show = None;

@@ -100,7 +100,7 @@ pub fn committed_like(
     (other, datatype): (Handle, &'static Arc<Datatype>),
     name: &str,
 ) -> Result<&'static Arc<Datatype>> {
-    // MPI_DATATYPE_NULL may stand for a datatype at the origin (`is_of_nothing`).
+    // MPI_DATATYPE_NULL may stand for a datatype at the origin (`needs_no_datatype`).
     if handle == other && handle != Datatype::NULL {
         return Ok(datatype);
     }
@@ -116,7 +116,7 @@ pub(super) fn not_committed(name: &str) -> Error {
 /// there. The standard requires a valid datatype, but MPICH and Open MPI accept the null handle,
 /// and programs rely on it.
 #[inline]
-pub fn is_of_nothing(datatype: Handle, rank: i32, count: i64) -> bool {
+pub fn needs_no_datatype(datatype: Handle, rank: i32, count: i64) -> bool {
     datatype == crate::constants::MPI_DATATYPE_NULL
         && (rank == crate::constants::MPI_PROC_NULL || count == 0)
 }

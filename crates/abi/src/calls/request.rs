@@ -73,17 +73,17 @@ struct Completed {
 }
 
 /// Completes a request, as [`complete`] does, and stores its status, if it is a send or a receive
-/// that has ended well. `None`: nothing was done.
+/// that has succeeded. `None`: nothing was done.
 #[inline(always)]
-fn complete_well<R: RequestForm>(
+fn complete_successful<R: RequestForm>(
     h: &mut R,
     req: &Arc<Request>,
     d: &mut Device,
     status: OutStatus,
 ) -> Option<Completed> {
-    let ended = req.complete_well(d)?;
+    let ended = req.complete_successful(d)?;
     if let Some(status) = status.get() {
-        status.store_well(ended);
+        status.store_success(ended);
     }
     let unused = match req.is_persistent() {
         true => None,
@@ -92,17 +92,17 @@ fn complete_well<R: RequestForm>(
     Some(Completed { unused })
 }
 
-/// [`complete_well`], which drops what is of no more use. `device` as for [`complete`]. False:
+/// [`complete_successful`], which drops what is of no more use. `device` as for [`complete`]. False:
 /// nothing was done.
 #[inline(always)]
-fn complete_well_locked<R: RequestForm>(
+fn complete_successful_locked<R: RequestForm>(
     h: &mut R,
     req: &Arc<Request>,
     device: &mut Option<DeviceGuard>,
     status: OutStatus,
 ) -> bool {
     let d = device.get_or_insert_with(ferry_mpi::device::device);
-    let Some(Completed { unused }) = complete_well(h, req, d, status) else {
+    let Some(Completed { unused }) = complete_successful(h, req, d, status) else {
         return false;
     };
     drop_unlocked(unused, device);
@@ -113,7 +113,7 @@ fn complete_well_locked<R: RequestForm>(
 #[inline]
 fn complete_one<R: RequestForm>(h: &mut R, req: &Arc<Request>, status: OutStatus) -> Result<()> {
     let mut device = None;
-    let result = match complete_well_locked(h, req, &mut device, status) {
+    let result = match complete_successful_locked(h, req, &mut device, status) {
         true => Ok(()),
         false => finish(complete(h, req, &mut device), status),
     };
@@ -179,7 +179,7 @@ pub fn wait<R: RequestForm>(request: &mut R, status: OutStatus) -> Result<()> {
             }
             let mut completed = None;
             request::wait_until(&[&**req], |d| {
-                completed = complete_well(request, req, d, status);
+                completed = complete_successful(request, req, d, status);
                 completed.is_some() || req.is_complete(d)
             });
             match completed {

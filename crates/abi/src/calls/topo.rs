@@ -40,7 +40,9 @@ fn rank_or_proc_null(rank: Option<u32>) -> i32 {
     rank.map_or(constants::MPI_PROC_NULL, |r| r as i32)
 }
 
-fn enough(room: usize, name: &str, needed: usize, what: &str) -> Result<()> {
+/// Checks that an array has room for `needed` of what the call stores. `name`: the argument that says
+/// how much room there is.
+fn check_room(room: usize, name: &str, needed: usize, what: &str) -> Result<()> {
     if room >= needed {
         Ok(())
     } else {
@@ -119,7 +121,7 @@ pub fn cart_get(
     coords: OutInts,
 ) -> Result<()> {
     let cart = cart(comm)?;
-    enough(maxdims, "maxdims", cart.dims().len(), "dimensions")?;
+    check_room(maxdims, "maxdims", cart.dims().len(), "dimensions")?;
     dims.set_all(cart.dims().iter().map(|&d| d as i32));
     periods.set_all(cart.periodic().iter().map(|&p| i32::from(p)));
     coords.set_all(cart.coords(comm.rank()).into_iter().map(|c| c as i32));
@@ -140,7 +142,7 @@ pub fn cart_coords(
 ) -> Result<()> {
     let cart = cart(comm)?;
     let rank = rank_in(comm, rank, "rank")?;
-    enough(maxdims, "maxdims", cart.dims().len(), "dimensions")?;
+    check_room(maxdims, "maxdims", cart.dims().len(), "dimensions")?;
     coords.set_all(cart.coords(rank).into_iter().map(|c| c as i32));
     Ok(())
 }
@@ -219,8 +221,8 @@ pub fn graph_get(
     edges: OutInts,
 ) -> Result<()> {
     let graph = graph(comm)?;
-    enough(maxindex, "maxindex", graph.index().len(), "nodes")?;
-    enough(maxedges, "maxedges", graph.edges().len(), "edges")?;
+    check_room(maxindex, "maxindex", graph.index().len(), "nodes")?;
+    check_room(maxedges, "maxedges", graph.edges().len(), "edges")?;
     indx.set_all(graph.index().iter().map(|&i| i as i32));
     edges.set_all(graph.edges().iter().map(|&e| e as i32));
     Ok(())
@@ -242,7 +244,7 @@ pub fn graph_neighbors(
     neighbors: OutInts,
 ) -> Result<()> {
     let all = graph(comm)?.neighbours(rank_in(comm, rank, "rank")?);
-    enough(maxneighbors, "maxneighbors", all.len(), "neighbours")?;
+    check_room(maxneighbors, "maxneighbors", all.len(), "neighbours")?;
     neighbors.set_all(all.iter().map(|&r| r as i32));
     Ok(())
 }

@@ -22,7 +22,7 @@ fn shown(line: &str) -> String {
     shown_in(Language::C, line)
 }
 fn shown_in(language: Language, line: &str) -> String {
-    match wrapper(language).understand(line.split_whitespace().map(OsString::from).collect()) {
+    match wrapper(language).parse(line.split_whitespace().map(OsString::from).collect()) {
         Ok(Action::Print(text)) => text,
         Ok(Action::Run(words)) => words
             .iter()

@@ -314,7 +314,7 @@ impl Requests {
     /// As [`Requests::take`], if the operation is complete, has neither failed nor been cancelled,
     /// and has filled the buffer, or `is_well` agrees. Returns the envelope and the bytes received.
     #[inline(always)]
-    pub fn take_well(
+    pub fn take_successful(
         &mut self,
         req: ReqId,
         is_well: impl FnOnce() -> bool,

@@ -89,7 +89,7 @@ impl Device {
         is_member: impl Fn(ProcId) -> bool,
     ) -> bool {
         let lost = &mut self.worker.engine.lost_peers;
-        !lost.is_empty() && lost.take_untold(context, since, is_member)
+        !lost.is_empty() && lost.report_losses(context, since, is_member)
     }
 
     /// Has the operation completed?
@@ -108,12 +108,12 @@ impl Device {
     /// and has filled its buffer, or `is_well` agrees. Returns the envelope and the bytes received.
     /// `None`: it stays.
     #[inline(always)]
-    pub fn take_well(
+    pub fn take_successful(
         &mut self,
         req: ReqId,
         is_well: impl FnOnce() -> bool,
     ) -> Option<(Envelope, u64)> {
-        self.worker.engine.requests.take_well(req, is_well)
+        self.worker.engine.requests.take_successful(req, is_well)
     }
 
     /// How a completed operation ended. The request stays.

@@ -115,7 +115,9 @@ impl Device {
     ) {
         let engine = &mut self.worker.engine;
         if !engine.requests.is_complete(req)
-            && engine.lost_peers.take_untold(context, u64::MAX, is_member)
+            && engine
+                .lost_peers
+                .report_losses(context, u64::MAX, is_member)
             && engine.matcher.withdraw(context, req)
         {
             engine.requests.fail(req, Fault::Transport);

@@ -44,7 +44,7 @@ pub(crate) struct LostPeers {
     /// All processes are lost.
     all: bool,
     /// In which communicators the loss of a peer has failed an operation without a named source.
-    told: BTreeSet<(ContextId, ProcId)>,
+    reported: BTreeSet<(ContextId, ProcId)>,
 }
 
 impl LostPeers {
@@ -63,19 +63,19 @@ impl LostPeers {
         self.losses
     }
 
-    /// Those that no operation of the communicator has failed for, or that came after `since`
-    /// losses. They count as told from now on.
-    pub fn take_untold(
+    /// Returns whether there are lost members that no operation of the communicator has failed for,
+    /// or that were lost after the first `since` losses. They count as reported from now on.
+    pub fn report_losses(
         &mut self,
         context: ContextId,
         since: u64,
         is_member: impl Fn(ProcId) -> bool,
     ) -> bool {
-        let mut untold = self.all;
+        let mut is_new = self.all;
         for (&peer, &loss) in self.peers.iter().filter(|&(&peer, _)| is_member(peer)) {
-            untold |= self.told.insert((context.of_comm(), peer)) || loss > since;
+            is_new |= self.reported.insert((context.of_comm(), peer)) || loss > since;
         }
-        untold
+        is_new
     }
 
     /// Returns whether the loss is new.
@@ -90,7 +90,7 @@ impl LostPeers {
 
     fn remove(&mut self, peer: ProcId) {
         if self.peers.remove(&peer).is_some() {
-            self.told.retain(|&(_, lost)| lost != peer);
+            self.reported.retain(|&(_, lost)| lost != peer);
         }
     }
 }
@@ -184,7 +184,7 @@ impl Engine {
         }
         for (context, req) in unmatched {
             if self.matcher.withdraw(context, req) {
-                self.lost_peers.told.insert((context.of_comm(), peer));
+                self.lost_peers.reported.insert((context.of_comm(), peer));
                 failed.push(req);
             }
         }
@@ -199,22 +199,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loss_is_told_once_in_each_communicator_and_to_whom_it_meets_waiting() {
+    fn a_loss_is_reported_once_in_each_communicator_and_to_whom_waits_already() {
         let mut lost = LostPeers::default();
         let (a, b) = (ContextId::random(1 << 20), ContextId::random(2 << 20));
         let all = |_| true;
-        assert!(!lost.take_untold(a, 0, all));
+        assert!(!lost.report_losses(a, 0, all));
         assert!(lost.insert(3) && !lost.insert(3) && lost.losses() == 1);
-        assert!(!lost.take_untold(a, 1, |p| p == 4), "it is no member");
-        assert!(lost.take_untold(a, 1, all) && !lost.take_untold(a.collective(), 1, all));
-        assert!(lost.take_untold(b, 1, all), "another communicator");
+        assert!(!lost.report_losses(a, 1, |p| p == 4), "it is no member");
+        assert!(lost.report_losses(a, 1, all) && !lost.report_losses(a.collective(), 1, all));
+        assert!(lost.report_losses(b, 1, all), "another communicator");
         assert!(
-            lost.take_untold(a, 0, all),
+            lost.report_losses(a, 0, all),
             "who has waited since before the loss"
         );
-        assert!(lost.insert(4) && lost.take_untold(a, 2, all) && !lost.take_untold(a, 2, all));
+        assert!(lost.insert(4) && lost.report_losses(a, 2, all) && !lost.report_losses(a, 2, all));
         lost.remove(3);
-        assert!(!lost.contains(3) && lost.insert(3) && lost.take_untold(a, 3, all));
+        assert!(!lost.contains(3) && lost.insert(3) && lost.report_losses(a, 3, all));
         let none = LostPeers {
             all: true,
             ..LostPeers::default()

@@ -64,7 +64,8 @@ impl SendSlots {
         }
     }
 
-    fn mine(&self) -> &'static SendSlot {
+    /// This rank's own entry.
+    fn own(&self) -> &'static SendSlot {
         &self.node[self.me].send_slot
     }
 
@@ -94,8 +95,8 @@ impl SendSlots {
     /// May another large message begin now, by the clock of [`RankStatus::now`]? Otherwise this
     /// rank waits for a slot, until it asks again or [releases](SendSlots::release) it.
     pub fn may_begin(&mut self, now: u64) -> bool {
-        let mine = self.mine();
-        let since = mine.holding_since.load(Relaxed);
+        let own = self.own();
+        let since = own.holding_since.load(Relaxed);
         if since != 0 && now.saturating_sub(since) >= SLOT_NS {
             let waiting = |slot: &&SendSlot| {
                 slot.holding_since.load(Relaxed) == 0 && slot.waiting_since.load(Relaxed) != 0
@@ -105,47 +106,47 @@ impl SendSlots {
                 .filter(waiting)
                 .min_by_key(|slot| slot.waiting_since.load(Relaxed));
             if let Some(next) = longest {
-                mine.holding_since.store(0, Relaxed);
-                mine.waiting_since.store(now, Relaxed);
+                own.holding_since.store(0, Relaxed);
+                own.waiting_since.store(now, Relaxed);
                 next.last_sent.store(now, Relaxed);
                 next.holding_since.store(now, Relaxed);
                 self.waits = true;
                 return false;
             }
         }
-        let unused = since == 0 || now.saturating_sub(mine.last_sent.load(Relaxed)) >= STALL_NS;
+        let unused = since == 0 || now.saturating_sub(own.last_sent.load(Relaxed)) >= STALL_NS;
         if unused && !self.is_free(now) {
-            mine.holding_since.store(0, Relaxed);
-            if mine.waiting_since.load(Relaxed) == 0 {
-                mine.waiting_since.store(now, Relaxed);
+            own.holding_since.store(0, Relaxed);
+            if own.waiting_since.load(Relaxed) == 0 {
+                own.waiting_since.store(now, Relaxed);
             }
             self.waits = true;
             return false;
         }
         if since == 0 {
-            mine.holding_since.store(now, Relaxed);
-            mine.waiting_since.store(0, Relaxed);
+            own.holding_since.store(now, Relaxed);
+            own.waiting_since.store(0, Relaxed);
         }
-        mine.last_sent.store(now, Relaxed);
+        own.last_sent.store(now, Relaxed);
         true
     }
 
     /// Bytes of a large message have been sent.
     pub fn record_sent(&self, now: u64) {
-        let mine = self.mine();
-        if now.saturating_sub(mine.last_sent.swap(now, Relaxed)) >= STALL_NS {
+        let own = self.own();
+        if now.saturating_sub(own.last_sent.swap(now, Relaxed)) >= STALL_NS {
             // Another rank may have taken the slot.
-            mine.holding_since.store(0, Relaxed);
+            own.holding_since.store(0, Relaxed);
         }
     }
 
     /// There is nothing more to send: releases the slot.
     #[inline]
     pub fn release(&mut self) {
-        let mine = self.mine();
-        if mine.holding_since.load(Relaxed) != 0 || mine.waiting_since.load(Relaxed) != 0 {
-            mine.holding_since.store(0, Relaxed);
-            mine.waiting_since.store(0, Relaxed);
+        let own = self.own();
+        if own.holding_since.load(Relaxed) != 0 || own.waiting_since.load(Relaxed) != 0 {
+            own.holding_since.store(0, Relaxed);
+            own.waiting_since.store(0, Relaxed);
         }
         self.waits = false;
     }

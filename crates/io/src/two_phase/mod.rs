@@ -50,7 +50,7 @@ pub struct Circumstances {
 ///
 /// It is not worth it if the ranks' ranges do not interleave: then each rank's own access transfers
 /// no byte of another. If they do, its exchange must be cheaper than the calls that it saves.
-pub fn worth_it(ranges: &[RankRange], circumstances: Circumstances) -> bool {
+pub fn pays_off(ranges: &[RankRange], circumstances: Circumstances) -> bool {
     let Circumstances {
         file_system,
         writes,
@@ -113,7 +113,7 @@ mod tests {
                 own_cores,
                 ..TWO_WRITERS
             };
-            let worth = |list: &[RankRange]| worth_it(list, circumstances);
+            let worth = |list: &[RankRange]| pays_off(list, circumstances);
             assert!(worth(&ranges(8, 1000, 64)));
             assert!(!worth(&ranges(8, 100, 1 << 20)));
             assert!(!worth(&ranges(1, 1000, 64)));
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn pages_are_exchanged_for_writes_where_each_rank_has_a_core() {
-        let worth = |circumstances| worth_it(&ranges(2, 1000, 4096), circumstances);
+        let worth = |circumstances| pays_off(&ranges(2, 1000, 4096), circumstances);
         let local = Circumstances {
             file_system: FileSystem::Local,
             ..TWO_WRITERS
@@ -150,6 +150,6 @@ mod tests {
                 runs: 50,
             })
             .collect();
-        assert!(!worth_it(&list, TWO_WRITERS));
+        assert!(!pays_off(&list, TWO_WRITERS));
     }
 }

@@ -44,7 +44,7 @@ impl Job<'_> {
         }
     }
 
-    /// After a job of several ranks that has ended well: says if none called MPI_Init, because
+    /// After a job of several ranks that has succeeded: says if none called MPI_Init, because
     /// another MPI was used.
     pub(super) fn note_other_mpi(&mut self) {
         let ended_well = self.shutdown.is_none() && self.status == 0;

@@ -52,9 +52,9 @@ enum Class {
     Other,
 }
 
-/// How a send or a receive has ended that has not failed.
+/// The status of a send or a receive that has succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WellEnded {
+pub enum SuccessStatus {
     /// A send.
     Sent,
     /// A receive.
@@ -311,10 +311,10 @@ impl Request {
         }
     }
 
-    /// Completes a send or a receive, if it is complete and has ended well. Returns the status.
+    /// Completes a send or a receive, if it is complete and has succeeded. Returns the status.
     /// `None`: nothing was done.
     #[inline(always)]
-    pub fn complete_well(&self, d: &mut Device) -> Option<WellEnded> {
+    pub fn complete_successful(&self, d: &mut Device) -> Option<SuccessStatus> {
         let State::Active(Active::Device(req)) = self.state(d) else {
             return None;
         };
@@ -324,16 +324,16 @@ impl Request {
             let comm = operation.comm.as_ref();
             comm.is_some_and(|c| !c.has_exact_lengths())
         };
-        let (envelope, bytes) = d.take_well(req, may_be_short)?;
+        let (envelope, bytes) = d.take_successful(req, may_be_short)?;
         // Assigning would first call what drops states, for one that holds nothing.
         std::mem::forget(std::mem::replace(self.state(d), State::Inactive));
         Some(match operation.class {
-            Class::Receive => WellEnded::Received {
+            Class::Receive => SuccessStatus::Received {
                 source: envelope.source,
                 tag: envelope.tag,
                 bytes,
             },
-            _ => WellEnded::Sent,
+            _ => SuccessStatus::Sent,
         })
     }
 

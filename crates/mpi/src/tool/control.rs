@@ -258,9 +258,9 @@ impl Control {
                 device::set_read_min(usize::try_from(n).unwrap_or(usize::MAX));
             }
             (Setting::Algorithm(kind), Value::Int(n)) => {
-                let wish = Enumeration(kind).wish(n).ok_or(ToolError::Invalid)?;
+                let setting = Enumeration(kind).setting(n).ok_or(ToolError::Invalid)?;
                 let comm = comm.ok_or(ToolError::InvalidHandle)?;
-                comm.coll.settings.set(kind, wish);
+                comm.coll.settings.set(kind, setting);
             }
             (Setting::Environment(_), _) => return Err(ToolError::SetNever),
             _ => return Err(ToolError::Invalid),

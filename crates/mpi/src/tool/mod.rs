@@ -2,8 +2,8 @@
 //! events.
 //!
 //! Control variables are Ferry's settings. Performance variables are its counts. Each belongs to
-//! one category, a [`Category`]. A test compares docs/tools.md with this code. Handles and numbers are
-//! the abi layer's.
+//! one category, a [`Category`]. A test compares docs/tools.md with this code. Handles and numbers
+//! are the abi layer's.
 
 mod category;
 mod control;
@@ -153,13 +153,15 @@ impl Enumeration {
             .map(AlgorithmSetting::name)
     }
 
-    fn wish(self, value: i32) -> Option<AlgorithmSetting> {
+    /// The setting with this number among the values of this kind.
+    fn setting(self, value: i32) -> Option<AlgorithmSetting> {
         AlgorithmSetting::all(self.0).nth(usize::try_from(value).ok()?)
     }
 
-    fn value(self, wish: AlgorithmSetting) -> i32 {
+    /// The number of a setting among the values of this kind.
+    fn value(self, setting: AlgorithmSetting) -> i32 {
         AlgorithmSetting::all(self.0)
-            .position(|w| w == wish)
+            .position(|s| s == setting)
             .unwrap_or(0) as i32
     }
 }

@@ -2,8 +2,8 @@
 //! MPI_Waitsome, MPI_Testsome (MPI 5.0 §3.7.5).
 
 use super::{
-    Completed, complete, complete_one, complete_well, complete_well_locked, finish, look_up, peek,
-    sent,
+    Completed, complete, complete_one, complete_successful, complete_successful_locked, finish,
+    look_up, peek, sent,
 };
 use crate::prelude::*;
 use ferry_mpi::ErrorScope;
@@ -80,7 +80,7 @@ fn in_status(at: usize, first: &Error) -> Error {
     }
 }
 
-/// Completes all of `ready` but the first `completed`, which have ended well. `status_index` gives
+/// Completes all of `ready` but the first `completed`, which have succeeded. `status_index` gives
 /// the index of each status. Errors of single operations go into their statuses.
 fn complete_each<R: RequestForm>(
     handles: &mut [R],
@@ -93,7 +93,8 @@ fn complete_each<R: RequestForm>(
     let mut device = None;
     for (nth, &ArrayRequest { at, request }) in ready.iter().enumerate().skip(completed) {
         let status = statuses.at(status_index(nth, at));
-        if failed.is_none() && complete_well_locked(&mut handles[at], request, &mut device, status)
+        if failed.is_none()
+            && complete_successful_locked(&mut handles[at], request, &mut device, status)
         {
             continue;
         }
@@ -135,12 +136,12 @@ pub fn waitall<R: RequestForm>(
     if all.len() < array_of_requests.len() {
         empty_statuses(array_of_requests.len(), &array_of_statuses);
     }
-    // In their order, as long as they end well: each is looked at once.
+    // In their order, as long as they succeed: each is looked at once.
     let (mut completed, mut unused) = (0, Vec::new());
     request::wait_until(&all, |d| {
         while let Some(&ArrayRequest { at, request }) = all.get(completed) {
             let status = array_of_statuses.at(at);
-            match complete_well(&mut array_of_requests[at], request, d, status) {
+            match complete_successful(&mut array_of_requests[at], request, d, status) {
                 Some(Completed { unused: request }) => unused.extend(request),
                 None => return request.is_complete(d),
             }

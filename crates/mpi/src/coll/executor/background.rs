@@ -102,7 +102,7 @@ impl BackgroundRun {
             .then(|| unsafe { &mut *self.inner.get() })
     }
 
-    /// Prepares another run of a persistent collective. `None`: this run did not end well, or
+    /// Prepares another run of a persistent collective. `None`: this run has failed, or
     /// somebody else still knows it.
     pub(super) fn again(mut self: Arc<BackgroundRun>) -> Option<Arc<BackgroundRun>> {
         let alone = Arc::get_mut(&mut self)?;

@@ -257,7 +257,7 @@ impl BoardRun {
         })
     }
 
-    /// Prepares another run, in this phase. `None`: this one did not end well, or somebody else
+    /// Prepares another run, in this phase. `None`: this one has failed, or somebody else
     /// still knows it.
     fn again(mut self: Arc<BoardRun>, phase: u64) -> Option<Arc<BoardRun>> {
         let alone = Arc::get_mut(&mut self)?;

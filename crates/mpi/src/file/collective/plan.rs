@@ -41,7 +41,7 @@ impl Plan {
     ) -> Option<Plan> {
         let extents = Extent::all(words);
         let parameters = extents.first()?.parameters;
-        if file.is_atomic() || !worth_it(&parameters, direction, &extents) {
+        if file.is_atomic() || !pays_off(&parameters, direction, &extents) {
             return None;
         }
         let with_data = || extents.iter().filter(|e| e.len > 0);
@@ -81,7 +81,7 @@ impl Plan {
 }
 
 /// Are two phases worth their messages?
-fn worth_it(parameters: &PlanParameters, direction: Direction, extents: &[Extent]) -> bool {
+fn pays_off(parameters: &PlanParameters, direction: Direction, extents: &[Extent]) -> bool {
     if parameters.choice == Choice::Never
         || extents.iter().any(|e| e.failed)
         || extents.iter().all(|e| e.len == 0)
@@ -104,7 +104,7 @@ fn worth_it(parameters: &PlanParameters, direction: Direction, extents: &[Extent
         aggregators: parameters.aggregators as usize,
         own_cores: parameters.own_cores,
     };
-    two_phase::worth_it(&ranges, circumstances)
+    two_phase::pays_off(&ranges, circumstances)
 }
 
 impl File {
@@ -170,7 +170,7 @@ mod tests {
                 aggregators: 2,
                 ..Extent::FAILED.parameters
             };
-            worth_it(&parameters, Direction::Write, extents)
+            pays_off(&parameters, Direction::Write, extents)
         };
         let small = [
             extent(0, 128_000, 64_000, 1000),
