@@ -92,8 +92,8 @@ fn complete_successful<R: RequestForm>(
     Some(Completed { unused })
 }
 
-/// [`complete_successful`], which drops what is of no more use. `device` as for [`complete`]. False:
-/// nothing was done.
+/// [`complete_successful`], which drops what is of no more use. `device` as for [`complete`].
+/// False: nothing was done.
 #[inline(always)]
 fn complete_successful_locked<R: RequestForm>(
     h: &mut R,

@@ -40,8 +40,8 @@ fn rank_or_proc_null(rank: Option<u32>) -> i32 {
     rank.map_or(constants::MPI_PROC_NULL, |r| r as i32)
 }
 
-/// Checks that an array has room for `needed` of what the call stores. `name`: the argument that says
-/// how much room there is.
+/// Checks that an array has room for `needed` of what the call stores. `name`: the argument that
+/// says how much room there is.
 fn check_room(room: usize, name: &str, needed: usize, what: &str) -> Result<()> {
     if room >= needed {
         Ok(())
