@@ -102,7 +102,7 @@ static void each(MPI_Comm comm, int round, int slow)
 static void sizes(MPI_Comm comm)
 {
     static const int bytes[] = {0,  1,    7,    8,    55,   56,   57,   63,   64,
-                                65, 1000, 2047, 2048, 2103, 2104, 2105, 4096, 20000};
+                                65, 1000, 2047, 2048, 2049, 2104, 2105, 4096, 20000};
     int size, rank;
     OK(MPI_Comm_size(comm, &size));
     OK(MPI_Comm_rank(comm, &rank));
@@ -301,7 +301,8 @@ static void unequal_neighbours(void)
  * collectives between, in which all wait for all or none for some, and ranks that are late. */
 static void grids(void)
 {
-    static const int bytes[] = {8, 0, 1, 263, 350, 351, 526, 1024, 1052, 1053, 2104, 2105, 3000};
+    static const int bytes[] = {8,   0,   1,    256,  257,  341,  342,
+                                512, 513, 1024, 1025, 2048, 2049, 3000};
     for (int dims = 1; dims <= 3; dims++)
         for (int mask = 0; mask < 1 << dims; mask++) {
             int places[3] = {0, 0, 0}, periods[3] = {mask & 1, mask & 2, mask & 4}, rank, round = 0;

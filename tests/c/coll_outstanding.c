@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-enum { AT_ONCE = 40, KINDS = 7, LIMIT = 2112, PERSISTENT = 12, MESSAGES = 5 };
+enum { AT_ONCE = 40, KINDS = 7, LIMIT = 2048, PERSISTENT = 12, MESSAGES = 5 };
 
 /* One operation: its kind, its length in bytes, and its buffers, of which there are as many for
  * each rank. */
@@ -176,7 +176,7 @@ static void complete(MPI_Request *requests, int n, int turn)
 
 static int length_of(int turn, int k)
 {
-    static const int lengths[] = {8, 1, 100, LIMIT - 16, LIMIT - 8, LIMIT - 7, LIMIT, 5000};
+    static const int lengths[] = {8, 1, 57, 256, 257, LIMIT, LIMIT + 1, 5000};
     return lengths[(turn * 3 + k) % 8];
 }
 

@@ -76,8 +76,9 @@ pub use ferry_transport::{
     SharedSegment, TransportError,
 };
 pub use node::counter_board::{Awaited, CounterBoardGroup, PHASES, SLOT_MAX_BYTES};
-pub use node::flat_board::{FLAT_MAX_RANKS, FlatBoardGroup, MARK_BITS, POST_MAX_BYTES};
+pub use node::flat_board::{FLAT_MAX_RANKS, FlatBoardGroup, MARK_BITS, POST_MAX_BYTES, Post};
 pub use node::lock::{NodeLock, Patience, STARVING_AFTER};
+pub use node::unordered_flat_board::UnorderedFlatGroup;
 pub use node::wait_set::WaitSet;
 pub use progress::background::Background;
 pub use progress::core_sharing::yield_after_barrier;

@@ -45,6 +45,12 @@ impl<T> StateLock<T> {
     }
 }
 
+impl<T: Default> Default for StateLock<T> {
+    fn default() -> StateLock<T> {
+        StateLock::new(T::default())
+    }
+}
+
 /// Access to the state.
 pub(crate) struct StateGuard<'a, T> {
     lock: &'a StateLock<T>,

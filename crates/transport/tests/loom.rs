@@ -28,6 +28,8 @@ mod pair;
 mod ring;
 #[path = "../src/shm/streaming_copy.rs"]
 mod streaming_copy;
+#[path = "../src/shm/coll/unordered_flat_board.rs"]
+mod unordered_flat_board;
 #[path = "../src/shm/update_slot.rs"]
 mod update_slot;
 

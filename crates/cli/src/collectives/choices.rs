@@ -36,7 +36,7 @@ pub fn report(ranks: u32, cores: u32) -> String {
         cost.rendezvous_s * 1e6,
         cost.byte_s * 1e9,
         cost.reduce_byte_s * 1e9,
-        ferry_transport::shm::SLOT_MAX_BYTES - 8,
+        ferry_transport::shm::POST_MAX_BYTES,
     );
     text
 }

@@ -10,7 +10,7 @@ use crate::progress::device::Device;
 use crate::progress::wait::{WaitingFor, wait_for_memory};
 use ferry_transport::shm::{self, Waker};
 
-pub use ferry_transport::shm::{FLAT_MAX_RANKS, MARK_BITS, POST_MAX_BYTES};
+pub use ferry_transport::shm::{FLAT_MAX_RANKS, MARK_BITS, POST_MAX_BYTES, Post};
 
 /// How often a member polls another one's slot before it also makes progress. A choice: it takes
 /// less than 1 µs.
@@ -41,21 +41,30 @@ impl Device {
         members: &[ProcId],
         me: u32,
     ) -> Option<FlatBoardGroup> {
+        let (others, slots) = self.open_flat_board(owner, number, members, me)?;
+        Some(FlatBoardGroup {
+            slots,
+            others,
+            polls: 0,
+        })
+    }
+
+    /// Opens the board, and finds out how to wake the other members.
+    pub(super) fn open_flat_board(
+        &mut self,
+        owner: ProcId,
+        number: u32,
+        members: &[ProcId],
+        me: u32,
+    ) -> Option<(Vec<Waker>, shm::FlatBoard)> {
+        let transports = &mut self.worker.transports;
         let others = members
             .iter()
             .enumerate()
             .filter(|(i, _)| *i != me as usize);
-        let others: Option<Vec<_>> = others
-            .map(|(_, &p)| self.worker.transports.waker(p))
-            .collect();
-        Some(FlatBoardGroup {
-            others: others?,
-            slots: self
-                .worker
-                .transports
-                .flat_board(owner, number, members.len() as u32, me)?,
-            polls: 0,
-        })
+        let others: Option<Vec<_>> = others.map(|(_, &p)| transports.waker(p)).collect();
+        let slots = transports.flat_board(owner, number, members.len() as u32, me)?;
+        Some((others?, slots))
     }
 }
 
@@ -81,11 +90,11 @@ impl FlatBoardGroup {
         }
     }
 
-    /// Member `i`'s data in this phase: [`POST_MAX_BYTES`] bytes. This member may write to its own
+    /// What member `i` posts in this phase. This member may write to its own
     /// until it posts. It may read another's after that one has posted, until it is done itself.
     #[inline]
-    pub fn data(&self, i: u32) -> *mut u8 {
-        self.slots.data(i)
+    pub fn data(&self, i: u32, post: Post) -> *mut u8 {
+        self.slots.data(i, post)
     }
 
     /// This member has posted. `mark` says what, and is below 2^[`MARK_BITS`].

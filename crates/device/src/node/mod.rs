@@ -4,4 +4,5 @@
 pub(crate) mod counter_board;
 pub(crate) mod flat_board;
 pub(crate) mod lock;
+pub(crate) mod unordered_flat_board;
 pub(crate) mod wait_set;

@@ -2,8 +2,8 @@
 //! persistent.
 
 use super::executor::{
-    self, BoundSchedule, CacheKey, CachedOperation, CollArgs, CollTag, Form, Function, NEW_WINDOW,
-    Name, View,
+    self, BoundSchedule, CallToCache, CollArgs, CollTag, Form, Function, NEW_WINDOW, Name,
+    Operation, View,
 };
 use super::{neighbour, node, select};
 use crate::{Comm, Datatype, Op, Request, Result, overlap};
@@ -145,35 +145,31 @@ impl<'a> Call<'a> {
     /// them until the request completes.
     pub unsafe fn start(&self) -> Arc<Request> {
         let args = &self.args;
-        if let CollectiveOperation::Collective(collective) = &self.operation {
-            let bind = |needs_schedule| match needs_schedule {
-                true => self.bound_schedule(Form::NonBlocking),
-                false => BoundSchedule::new(
-                    select::no_schedule(),
-                    args,
-                    self.next_tag(Form::NonBlocking),
-                ),
-            };
-            // SAFETY: the caller's promise.
-            if let Some(request) = unsafe { node::start(collective, args, bind) } {
-                return request;
-            }
-        }
-        let key = match &self.operation {
+        let to_cache = |operation, forced| CallToCache {
+            operation,
+            forced,
+            args,
+        };
+        let to_cache = &match &self.operation {
             CollectiveOperation::Collective(collective) => {
                 let setting = select::setting_for(args.comm, collective.kind());
-                let collective = collective.owned().map(CachedOperation::Collective);
-                collective.and_then(|c| CacheKey::new(c, setting.algorithm(), args))
+                let call = to_cache(Operation::Collective(collective), setting.algorithm());
+                let tag = || self.next_tag(Form::NonBlocking);
+                // SAFETY: the caller's promise.
+                if let Some(request) = unsafe { node::start(collective, &call, tag) } {
+                    return request;
+                }
+                Some(call)
             }
-            CollectiveOperation::Exchange(exchange) => {
-                CacheKey::new(CachedOperation::Exchange(*exchange), None, args)
-            }
+            CollectiveOperation::Exchange(e) => Some(to_cache(Operation::Exchange(e), None)),
             CollectiveOperation::Neighbourhood(_) => None,
         };
         let cache = &args.comm.coll.request_cache;
         let function = self.function(Form::NonBlocking);
-        // SAFETY: the caller's promise.
-        if let Some(request) = key.and_then(|key| unsafe { cache.restart(&key, args, function) }) {
+        if let Some(call) = to_cache
+            // SAFETY: the caller's promise.
+            && let Some(request) = unsafe { cache.restart(call, function) }
+        {
             return request;
         }
         let bound = BoundSchedule::new(
@@ -183,8 +179,8 @@ impl<'a> Call<'a> {
         );
         // SAFETY: the caller's promise.
         unsafe {
-            match key {
-                Some(key) => cache.start_and_cache(key, args, bound),
+            match to_cache {
+                Some(call) => cache.start_and_cache(call, bound),
                 None => bound.start(),
             }
         }

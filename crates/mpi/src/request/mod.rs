@@ -274,10 +274,10 @@ impl Request {
                 let req = *req;
                 d.is_complete(req)
             }
-            State::Active(Active::Work(work)) => {
-                let work = work.clone();
-                work.is_done(d)
-            }
+            State::Active(Active::Work(work)) => match &self.flag {
+                Some(WorkRef(flag)) => flag.is_done(d),
+                None => work.clone().is_done(d),
+            },
         }
     }
 

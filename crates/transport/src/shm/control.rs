@@ -115,15 +115,22 @@ impl Control {
     }
 }
 
-/// Wakes a process of the node for what its progress thread can do nothing about.
+/// Wakes a process of the node.
 #[derive(Clone, Copy)]
 pub struct Waker(pub(super) &'static Control);
 
 impl Waker {
-    /// Wakes the process if a thread of its program sleeps, as far as one can tell. What the
-    /// process is to see must have been written with a full barrier.
+    /// Wakes the process if a thread of its program sleeps, as far as one can tell, for what its
+    /// progress thread can do nothing about. What the process is to see must have been written with
+    /// a full barrier.
     #[inline]
     pub fn wake(&self) {
         self.0.wake_program_if_asleep();
+    }
+
+    /// Wakes the process if any thread of it sleeps, its progress thread as well.
+    #[inline]
+    pub fn wake_any(&self) {
+        self.0.wake_if_asleep();
     }
 }

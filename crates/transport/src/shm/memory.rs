@@ -348,7 +348,17 @@ impl FlatBoardMemory {
     /// The last phase that member `i` is done with.
     #[inline]
     pub fn done(&self, i: usize) -> &AtomicU64 {
-        self.word(FlatBoardMemory::DONE_LINE + i)
+        self.done_in(i, 0)
+    }
+
+    /// The last phase of a part that member `i` is done with. A member's words share a line.
+    #[inline]
+    pub fn done_in(&self, i: usize, part: usize) -> &AtomicU64 {
+        const { assert!(PHASES * size_of::<AtomicU64>() <= LINE_BYTES) };
+        let line = (FlatBoardMemory::DONE_LINE + i) * LINE_BYTES;
+        let at = line + part % PHASES * size_of::<AtomicU64>();
+        // SAFETY: the first lines of a page that is mapped for the life of the process, aligned.
+        unsafe { &*self.0.add(at).cast::<AtomicU64>() }
     }
 
     #[inline]
@@ -369,10 +379,10 @@ impl FlatBoardMemory {
         }
     }
 
-    /// The data behind the word of the slot there.
+    /// Byte `at` of the slots.
     #[inline]
     pub fn data(&self, at: usize) -> *mut u8 {
-        self.0.wrapping_add(FlatBoardMemory::SLOTS_AT + at + 8)
+        self.0.wrapping_add(FlatBoardMemory::SLOTS_AT + at)
     }
 
     /// A hint: the first line of the slot there will next be written by this core.

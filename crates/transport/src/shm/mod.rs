@@ -56,6 +56,7 @@ pub use announcements::{ANNOUNCEMENTS_MAX, AnnouncementWords, Announcements};
 pub use cma::PeerMemory;
 pub use coll::{Awaited, COUNT_PER_MEMBER, CounterBoard, SLOT_MAX_BYTES};
 pub use coll::{FLAT_MAX_RANKS, FlatBoard, MARK_BITS, PHASES, POST_MAX_BYTES};
+pub use coll::{Post, UnorderedFlatBoard};
 pub use control::Waker;
 pub use fastbox::FASTBOX_LINE_MAX_BYTES;
 pub use layout::segment_len;

@@ -34,8 +34,8 @@ pub struct Shared {
     owners: Vec<UnsafeCell<()>>,
     fastbox: AtomicU64,
     board: [AtomicU64; 2 * PHASES + 3],
-    /// Two members' words of a flat board, and those of their slots.
-    flat_board: [AtomicU64; 2 + 2 * PHASES],
+    /// Two members' words of a flat board by part, and those of their slots.
+    flat_board: [AtomicU64; 4 * PHASES],
     bytes: std::cell::UnsafeCell<Vec<u8>>,
 }
 
@@ -290,13 +290,17 @@ impl FlatBoardMemory {
         &self.0.board[PHASES + 2]
     }
     pub fn done(&self, i: usize) -> &AtomicU64 {
-        &self.0.flat_board[i]
+        self.done_in(i, 0)
+    }
+    pub fn done_in(&self, i: usize, part: usize) -> &AtomicU64 {
+        &self.0.flat_board[i * PHASES + part]
     }
     pub fn slot(&self, at: usize) -> &AtomicU64 {
-        &self.0.flat_board[2 + at / super::counter_board::SLOT_MAX_BYTES]
+        &self.0.flat_board[2 * PHASES + at / super::counter_board::SLOT_MAX_BYTES]
     }
-    pub fn data(&self, _at: usize) -> *mut u8 {
-        std::ptr::null_mut()
+    /// An address that says which slot it is.
+    pub fn data(&self, at: usize) -> *mut u8 {
+        std::ptr::without_provenance_mut(at)
     }
     pub fn prefetch_for_write(&self, _at: usize) {}
 }

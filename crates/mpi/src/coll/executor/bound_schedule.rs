@@ -130,7 +130,7 @@ impl BoundSchedule {
     }
 
     /// Sets the buffers and the tag of another run. Nothing else differs.
-    pub(super) fn rebind(&mut self, b: &CollArgs<'_>, tag: CollTag) {
+    pub(crate) fn rebind(&mut self, b: &CollArgs<'_>, tag: CollTag) {
         self.send.rebind(&b.send);
         self.recv.rebind(&b.recv);
         self.tag = tag;

@@ -27,7 +27,7 @@ pub use counters::{COUNTERS, Counters};
 pub(crate) use hang_description::HangDescription;
 pub(crate) use memory::{Buffers, Memory};
 pub(crate) use message::{check_message, mismatch, process_of};
-pub(crate) use request_cache::{CacheKey, CachedOperation, RequestCache};
+pub(crate) use request_cache::{CallToCache, Operation, RequestCache};
 pub(crate) use run::{EdgeLengths, Run, RunState, WorkPolicy, run};
 pub(crate) use signature::{Form, Function, NEW_WINDOW, Name, Signature, root_bits};
 pub(crate) use tag::{CollTag, History};

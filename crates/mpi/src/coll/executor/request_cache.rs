@@ -12,7 +12,7 @@ use super::signature::Function;
 use super::tag::CollTag;
 use super::view::View;
 use crate::device;
-use crate::request::Request;
+use crate::request::{Request, Work};
 use ferry_schedule::{Algorithm, Collective, NeighbourExchange};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,28 +22,44 @@ const CACHED_REQUESTS_MAX: usize = 8;
 
 /// The operation of a call that is cached.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum CachedOperation {
+enum CachedOperation {
     Collective(Collective<'static>),
     Exchange(NeighbourExchange),
 }
 
-/// What identifies a call on a communicator, but for the addresses of its buffers.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct CacheKey {
-    operation: CachedOperation,
-    forced: Option<Algorithm>,
-    /// Addresses of the objects: the buffers' types, the operation and its type; 0 for none.
-    uses: [usize; 4],
+/// The operation of a call.
+#[derive(Clone, Copy)]
+pub(crate) enum Operation<'a> {
+    Collective(&'a Collective<'a>),
+    Exchange(&'a NeighbourExchange),
 }
 
-impl CacheKey {
-    /// The key of a call; `None` if it cannot be cached.
+/// A call, as the cache looks for it: by all but the addresses of its buffers. It is compared where
+/// it lies: a copy would wait for the stores that have just made the call.
+#[derive(Clone, Copy)]
+pub(crate) struct CallToCache<'a> {
+    pub operation: Operation<'a>,
+    /// The algorithm that the program or the user has set.
+    pub forced: Option<Algorithm>,
+    pub args: &'a CollArgs<'a>,
+}
+
+/// What identifies a cached call on its communicator.
+#[derive(PartialEq)]
+struct CacheKey {
+    operation: CachedOperation,
+    forced: Option<Algorithm>,
+    uses: Uses,
+}
+
+/// Addresses of the objects: the buffers' types, the operation and its type; 0 for none.
+type Uses = [usize; 4];
+
+impl CallToCache<'_> {
+    /// The objects that the call uses; `None` if it cannot be cached.
     #[inline]
-    pub fn new(
-        operation: CachedOperation,
-        forced: Option<Algorithm>,
-        b: &CollArgs<'_>,
-    ) -> Option<CacheKey> {
+    fn uses(&self) -> Option<Uses> {
+        let b = self.args;
         let of = |view: &View<'_>| match view {
             View::Nothing => Some(0),
             View::Uniform { datatype, .. } => Some(Arc::as_ptr(datatype).addr()),
@@ -52,11 +68,31 @@ impl CacheKey {
         let (op, element) = b.reduction.map_or((0, 0), |(op, t)| {
             (Arc::as_ptr(op).addr(), Arc::as_ptr(t).addr())
         });
+        Some([of(&b.send)?, of(&b.recv)?, op, element])
+    }
+
+    /// Its key; `None` if it cannot be cached.
+    fn key(&self) -> Option<CacheKey> {
+        let operation = match self.operation {
+            Operation::Collective(c) => CachedOperation::Collective(c.owned()?),
+            Operation::Exchange(e) => CachedOperation::Exchange(*e),
+        };
         Some(CacheKey {
             operation,
-            forced,
-            uses: [of(&b.send)?, of(&b.recv)?, op, element],
+            forced: self.forced,
+            uses: self.uses()?,
         })
+    }
+
+    /// Returns whether this is its key. `uses`: [those](CallToCache::uses) of the call.
+    #[inline]
+    fn has(&self, key: &CacheKey, uses: &Uses) -> bool {
+        let is_same = match (&key.operation, self.operation) {
+            (CachedOperation::Collective(a), Operation::Collective(b)) => a == b,
+            (CachedOperation::Exchange(a), Operation::Exchange(b)) => a == b,
+            _ => false,
+        };
+        is_same && key.forced == self.forced && key.uses == *uses
     }
 }
 
@@ -75,8 +111,8 @@ fn uses_only_predefined(b: &CollArgs<'_>) -> bool {
 
 struct CachedRequest {
     key: CacheKey,
-    /// The request of a [`BackgroundRun`]. Once the program has completed it, this is the only
-    /// reference.
+    /// The request of a [`BackgroundRun`], or of a run on a board. Once the program has completed
+    /// it, this is the only reference.
     request: Arc<Request>,
 }
 
@@ -85,58 +121,79 @@ struct CachedRequest {
 pub(crate) struct RequestCache(Mutex<Vec<CachedRequest>>);
 
 impl RequestCache {
-    /// Restarts a cached collective with this key, if there is one that has ended.
+    /// The cached request of such a call whose work is a `W`, and that work, if there is one that
+    /// has ended. The request is active again; `prepare` is called with its work, which the caller
+    /// starts.
+    #[inline]
+    pub(crate) fn renew<W: Work>(
+        &self,
+        call: &CallToCache<'_>,
+        prepare: impl FnOnce(&W),
+    ) -> Option<(Arc<Request>, Arc<W>)> {
+        let uses = call.uses()?;
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (request, work) = all.iter_mut().rev().find_map(|one| {
+            if !call.has(&one.key, &uses) || !one.request.has_ended_well() {
+                return None;
+            }
+            // Fails if the program has not completed it: then it holds a reference, too.
+            let work: Arc<W> = Arc::get_mut(&mut one.request)?.renew()?;
+            Some((one.request.clone(), work))
+        })?;
+        prepare(&work);
+        Some((request, work))
+    }
+
+    /// Restarts such a collective by messages, if there is one that has ended.
     ///
     /// # Safety
     /// As for [`BoundSchedule::start`].
     #[inline]
     pub(crate) unsafe fn restart(
         &self,
-        key: &CacheKey,
-        b: &CollArgs<'_>,
+        call: &CallToCache<'_>,
         function: Function,
     ) -> Option<Arc<Request>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (request, run) = all.iter_mut().rev().find_map(|one| {
-            if one.key != *key || !one.request.has_ended_well() {
-                return None;
-            }
-            // Fails if the program has not completed it: then it holds a reference, too.
-            let run: Arc<BackgroundRun> = Arc::get_mut(&mut one.request)?.renew()?;
-            run.restart(b, CollTag::next(b.comm, function, b.root));
-            Some((one.request.clone(), run))
-        })?;
-        drop(all);
+        let b = call.args;
+        let restart = |run: &BackgroundRun| run.restart(b, CollTag::next(b.comm, function, b.root));
+        let (request, run) = self.renew(call, restart)?;
         device::device().add_background(run);
         Some(request)
     }
 
-    /// Starts a collective, and caches its request if that is allowed.
+    /// Starts a collective by messages, and caches its request if that is allowed.
     ///
     /// # Safety
     /// As for [`BoundSchedule::start`].
     pub(crate) unsafe fn start_and_cache(
         &self,
-        key: CacheKey,
-        b: &CollArgs<'_>,
+        call: &CallToCache<'_>,
         bound: BoundSchedule,
     ) -> Arc<Request> {
-        // A communicator without a handle is never freed. Its cache would never be cleared.
-        let cacheable =
-            b.comm.identity.bits() != 0 && uses_only_predefined(b) && bound.is_cacheable();
+        let is_small = bound.is_cacheable();
         // SAFETY: the caller's promise.
         let request = unsafe { bound.start() };
-        if cacheable {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let oldest = (all.len() == CACHED_REQUESTS_MAX).then(|| all.remove(0));
-            all.push(CachedRequest {
-                key,
-                request: request.clone(),
-            });
-            drop(all);
-            drop(oldest);
+        if is_small {
+            self.cache(call, &request);
         }
         request
+    }
+
+    /// Caches the request of a call, if that is allowed.
+    pub(crate) fn cache(&self, call: &CallToCache<'_>, request: &Arc<Request>) {
+        // A communicator without a handle is never freed. Its cache would never be cleared.
+        if call.args.comm.identity.bits() == 0 || !uses_only_predefined(call.args) {
+            return;
+        }
+        let Some(key) = call.key() else { return };
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = (all.len() == CACHED_REQUESTS_MAX).then(|| all.remove(0));
+        all.push(CachedRequest {
+            key,
+            request: request.clone(),
+        });
+        drop(all);
+        drop(oldest);
     }
 
     /// Drops all requests, when the communicator has been freed.

@@ -2,11 +2,12 @@
 //! needs it returns at once, and the collectives begin when the members have agreed.
 
 use super::background::{Board, BoardForm};
+use super::set_up::FLAT_FLAG;
 use crate::coll::executor::{
     BackgroundRun, BoundSchedule, CollArgs, CollTag, Form, Function, Name, View,
 };
 use crate::coll::select;
-use crate::device::{Background, CounterBoardGroup, Device};
+use crate::device::{Background, Device};
 use crate::request::Work;
 use crate::{Comm, Datatype, Op};
 use ferry_datatype::Basic;
@@ -21,7 +22,8 @@ pub(super) struct SetUp {
     form: BoardForm,
     /// The board's number, -1 for none. Then whether all members have the board.
     value: Arc<AtomicI32>,
-    group: Option<CounterBoardGroup>,
+    /// The board, which all use or none.
+    board: Board,
     /// The collective under way, and what it is for.
     run: Arc<BackgroundRun>,
     stage: Stage,
@@ -36,19 +38,22 @@ enum Stage {
 }
 
 impl SetUp {
-    /// Begins. Rank 0's process allocates the board, unless all ranks of the node have a core each:
-    /// then messages are as fast.
+    /// Begins. Rank 0's process allocates the board. Where all ranks of the node have a core each,
+    /// it is a flat one, or none if there are more members than it serves: then messages are as
+    /// fast as a counter board.
     pub(super) fn begin(comm: &Arc<Comm>, form: BoardForm, d: &mut Device) {
-        let allocates = comm.rank() == 0 && d.is_oversubscribed();
+        let is_flat = d.prefers_flat_board(comm.size());
+        let allocates = comm.rank() == 0 && (is_flat || d.is_oversubscribed());
         let number = allocates.then(|| d.allocate_board(comm.size())).flatten();
-        let value = Arc::new(AtomicI32::new(number.map_or(-1, |n| n as i32)));
+        let flag = if is_flat { FLAT_FLAG } else { 0 };
+        let value = Arc::new(AtomicI32::new(number.map_or(-1, |n| n as i32 | flag)));
         let root = Root::Rank(0);
         let run = by_messages(comm, form, 0, Collective::Bcast { root, bytes: 4 }, &value);
         let mut set_up = SetUp {
             comm: comm.clone(),
             form,
             value,
-            group: None,
+            board: Board::Unavailable,
             run,
             stage: Stage::Number,
         };
@@ -65,7 +70,7 @@ impl SetUp {
                     false => Board::Unavailable,
                 },
                 (None, Stage::Agreement) => match self.value.load(Ordering::Relaxed) {
-                    1 => self.group.take().map_or(Board::Unavailable, Board::Ready),
+                    1 => std::mem::replace(&mut self.board, Board::Unavailable),
                     _ => Board::Unavailable,
                 },
             };
@@ -81,10 +86,18 @@ impl SetUp {
         let Ok(number) = u32::try_from(self.value.load(Ordering::Relaxed)) else {
             return false;
         };
+        let (is_flat, number) = (number & FLAT_FLAG as u32 != 0, number & !(FLAT_FLAG as u32));
         let members: Vec<_> = (0..self.comm.size()).map(|r| self.comm.peer(r)).collect();
-        let group = d.counter_board(members[0], number, members, self.comm.rank());
-        self.group = group.map(CounterBoardGroup::in_background);
-        let there = i32::from(self.group.is_some());
+        let (owner, me) = (members[0], self.comm.rank());
+        let board = if is_flat {
+            let group = d.unordered_flat_board(owner, number, &members, me);
+            group.map(Board::Flat)
+        } else {
+            let group = d.counter_board(owner, number, members, me);
+            group.map(|group| Board::Counter(group.in_background()))
+        };
+        let there = i32::from(board.is_some());
+        self.board = board.unwrap_or(Board::Unavailable);
         self.value.store(there, Ordering::Relaxed);
         let of = Reduction {
             count: 1,

@@ -1,13 +1,16 @@
 //! The call of a collective through a board: its operation, its data and its signature.
 
 use crate::coll::executor::{Form, Function, Name, Signature, View, mismatch, root_bits};
-use crate::device::SLOT_MAX_BYTES;
+use crate::device::{POST_MAX_BYTES, SLOT_MAX_BYTES};
 use crate::{Datatype, Error, Op, err};
 use ferry_schedule::{Collective, NeighbourExchange, Piece, Region, Root};
 use std::sync::Arc;
 
 /// Bytes at a slot's end for the signature of its member's call.
 pub(super) const SIGNATURE_BYTES: usize = 8;
+
+// Data that fit a flat board's slot also fit a counter board's, with their signature.
+const _: () = assert!(POST_MAX_BYTES <= SLOT_MAX_BYTES - SIGNATURE_BYTES);
 
 /// The operation of a collective through a board.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,6 +65,16 @@ impl BoardOp {
         )
     }
 
+    /// Returns whether all ranks post.
+    #[inline]
+    pub(super) fn all_post(self) -> bool {
+        use BoardOp::{Bcast, Gather, Reduce, Scatter};
+        !matches!(
+            self,
+            Bcast { .. } | Scatter { .. } | Gather { .. } | Reduce { .. }
+        )
+    }
+
     /// Returns whether a communicator sets up its board for this operation. Ranks that do not wait
     /// for all others while there is no board should not do so for its sake. On a grid there is
     /// often no other operation.
@@ -101,7 +114,7 @@ pub(super) fn plan_call(
         | Collective::Alltoall { block, .. }
         | Collective::Scatter { block, .. }
         | Collective::Gather { block, .. }
-            if block.bytes <= SLOT_MAX_BYTES as i64 =>
+            if block.bytes <= POST_MAX_BYTES as i64 =>
         {
             plan_blocks(collective, me, i64::from(n))
         }
@@ -200,8 +213,8 @@ impl BoardCall {
     /// A rank posts `len` bytes. `None`: they do not fit a slot, or there are none to move.
     #[inline]
     fn new(op: BoardOp, len: i64, input: Piece, in_place: bool) -> Option<BoardCall> {
-        let fits = (0..=(SLOT_MAX_BYTES - SIGNATURE_BYTES) as i64).contains(&len)
-            && (len > 0 || op == BoardOp::Barrier);
+        let fits =
+            (0..=POST_MAX_BYTES as i64).contains(&len) && (len > 0 || op == BoardOp::Barrier);
         fits.then_some(BoardCall {
             op,
             len: len as usize,
@@ -234,7 +247,7 @@ pub(super) fn plan_exchange(
         .send
         .checked_mul(datatype.size())?
         .checked_mul(blocks)?;
-    let fits = (1..=(SLOT_MAX_BYTES - SIGNATURE_BYTES) as i64).contains(&sent.max(received));
+    let fits = (1..=POST_MAX_BYTES as i64).contains(&sent.max(received));
     fits.then_some(BoardCall {
         op: BoardOp::Exchange {
             exchange: *exchange,

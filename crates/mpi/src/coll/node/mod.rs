@@ -8,10 +8,13 @@
 //! board* is for all other communicators: a counter shows that all members have posted.
 
 mod background;
+mod background_flat;
 mod background_set_up;
 mod board_call;
+mod board_run;
 mod counter_board;
 mod flat_board;
+mod flat_phase;
 mod set_up;
 mod slots;
 

@@ -12,7 +12,7 @@ use ferry_schedule::{Collective, Reduction, Root};
 use std::sync::Arc;
 
 /// Flag in the board's number, as rank 0 sends it: the board is a flat board.
-const FLAT_FLAG: i32 = 1 << 16;
+pub(super) const FLAT_FLAG: i32 = 1 << 16;
 
 /// Sets up the members' board. Rank 0's process allocates it and sends its number to the others.
 /// The messages carry the signature of the call `function`, so a rank in another collective call

@@ -14,21 +14,54 @@
 //! ```text
 //! line PHASES + 2       members that have left for good, as on a counter board
 //! line PHASES + 3 ..    a word for each member: the last phase that it is done with, of those in
-//!                       which not all wait for all
-//! byte 4096             the first member's slots, part by part, then the next one's: word, data
+//!                       which not all wait for all; on an unordered board a word for each part
+//! byte 4096             the first member's slots, part by part, then the next one's: a line with
+//!                       the word and short data, then longer data
 //! word                  phase, and a mark of MARK_BITS bits
 //! ```
 
 use super::counter_board::SLOT_MAX_BYTES;
-use super::memory::{Base, FlatBoardMemory, Ordering, PHASES};
+use super::memory::{Base, FlatBoardMemory, LINE_BYTES, Ordering, PHASES};
+use super::unordered_flat_board::UnorderedFlatBoard;
 
 /// Most members of a flat board. A choice: each member reads a line of every other.
 pub const FLAT_MAX_RANKS: u32 = 8;
 /// Bits of a slot's word for the mark, by which members compare what they do. The other 44 count
 /// phases: enough for months of a phase every microsecond.
 pub const MARK_BITS: u32 = 20;
-/// Most bytes that a member can post in a phase: a slot without its word.
-pub const POST_MAX_BYTES: usize = SLOT_MAX_BYTES - 8;
+/// Most bytes that a member can post in a phase: a slot without the line of its word.
+pub const POST_MAX_BYTES: usize = SLOT_MAX_BYTES - LINE_BYTES;
+/// Most bytes of data that lie in the line of their slot's word.
+const IN_LINE_MAX_BYTES: usize = LINE_BYTES - 8;
+
+/// The offset of slot `i` in a phase, bytes from the first slot. It begins with member `i`'s word.
+#[inline]
+pub(super) fn slot_at(i: u32, phase: u64) -> usize {
+    const PARTS: u64 = PHASES as u64;
+    (u64::from(i) * PARTS + phase % PARTS) as usize * SLOT_MAX_BYTES
+}
+
+/// What a member posts in a phase. All members know it of each other.
+#[derive(Clone, Copy)]
+pub struct Post {
+    /// Bytes, up to [`POST_MAX_BYTES`].
+    pub len: usize,
+    /// All members post, not one alone or all but one.
+    pub by_all: bool,
+}
+
+/// The offset of the data that member `i` of `members` posts in a phase. They lie behind its word,
+/// but for what two members exchange and does not fit into the word's line. There the two swap
+/// their slots in each round through the parts: a core that has just read lines writes them faster
+/// than one whose lines another has read (docs/measured/collectives.md).
+#[inline]
+pub(super) fn data_at(i: u32, phase: u64, members: u32, post: Post) -> usize {
+    if members != 2 || !post.by_all || post.len <= IN_LINE_MAX_BYTES {
+        return slot_at(i, phase) + 8;
+    }
+    let round = (phase / PHASES as u64) as u32;
+    slot_at(i ^ round & 1, phase) + LINE_BYTES
+}
 
 /// One member's view of a board.
 pub struct FlatBoard {
@@ -60,12 +93,20 @@ impl FlatBoard {
         }
     }
 
+    /// The same member's view of the same board, which nobody has used yet, for phases that need
+    /// not end in their order.
+    pub fn unordered(self) -> UnorderedFlatBoard {
+        UnorderedFlatBoard::new(self.memory, self.members, self.me)
+    }
+
     /// Sets all words to their initial values. Only where nobody uses the board.
     pub fn reset(&self) {
         for i in 0..self.members {
-            self.memory.done(i as usize).store(0, Ordering::SeqCst);
             for part in 0..PHASES {
-                let at = self.at(i, part);
+                self.memory
+                    .done_in(i as usize, part)
+                    .store(0, Ordering::SeqCst);
+                let at = slot_at(i, part as u64);
                 self.memory.slot(at).store(0, Ordering::SeqCst);
             }
         }
@@ -74,17 +115,6 @@ impl FlatBoard {
     /// This member leaves for good.
     pub fn leave(&self) {
         self.memory.departed().fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// The offset of member `i`'s slot in a part.
-    #[inline]
-    fn at(&self, i: u32, part: usize) -> usize {
-        (i as usize * PHASES + part) * SLOT_MAX_BYTES
-    }
-
-    #[inline]
-    fn part(phase: u64) -> usize {
-        (phase % PHASES as u64) as usize
     }
 
     /// Goes on to the next phase. Its slots may be written to once they [are
@@ -107,19 +137,19 @@ impl FlatBoard {
         old <= self.common
     }
 
-    /// The address of member `i`'s data in this phase, [`POST_MAX_BYTES`] long. This member's own
+    /// The address of what member `i` posts in this phase. This member's own
     /// may be written once they are free, until it posts. Another's may be read once that member
     /// has posted, until this one is done.
     #[inline]
-    pub fn data(&self, i: u32) -> *mut u8 {
-        self.memory.data(self.at(i, FlatBoard::part(self.phase)))
+    pub fn data(&self, i: u32, post: Post) -> *mut u8 {
+        self.memory.data(data_at(i, self.phase, self.members, post))
     }
 
     /// Publishes this member's data and its mark (below 2^[`MARK_BITS`]), with a full barrier.
     #[inline]
     pub fn post(&self, mark: u32) {
         debug_assert!(mark < 1 << MARK_BITS);
-        let at = self.at(self.me, FlatBoard::part(self.phase));
+        let at = slot_at(self.me, self.phase);
         let word = self.phase << MARK_BITS | u64::from(mark);
         self.memory.slot(at).swap(word, Ordering::SeqCst);
     }
@@ -144,7 +174,7 @@ impl FlatBoard {
 
     #[inline]
     fn posted_in(&self, i: u32, phase: u64) -> Option<u32> {
-        let at = self.at(i, FlatBoard::part(phase));
+        let at = slot_at(i, phase);
         let word = self.memory.slot(at).load(Ordering::Acquire);
         (word >> MARK_BITS == phase).then_some(word as u32 & ((1 << MARK_BITS) - 1))
     }
@@ -177,7 +207,7 @@ impl FlatBoard {
     /// Prefetches the line in which this member will post next. Probably nobody looks at it before.
     #[inline]
     pub fn prepare(&self) {
-        let at = self.at(self.me, FlatBoard::part(self.phase + 1));
+        let at = slot_at(self.me, self.phase + 1);
         self.memory.prefetch_for_write(at);
     }
 }
@@ -192,6 +222,10 @@ mod tests {
     #[test]
     fn all_read_what_is_posted() {
         const N: u32 = 4;
+        const POST: Post = Post {
+            len: 8,
+            by_all: true,
+        };
         let mut memory = Memory::new(u64::from(N));
         let base = memory.base() as usize;
         let threads: Vec<_> = (0..N)
@@ -207,7 +241,7 @@ mod tests {
                         }
                         let one = (phase / 50 % 2 == 1).then_some(phase as u32 % 3);
                         if one.is_none_or(|root| root == me) {
-                            let mine = board.data(me).cast::<u64>();
+                            let mine = board.data(me, POST).cast::<u64>();
                             // SAFETY: the slot is free, and this member's until it has posted.
                             unsafe { mine.write(u64::from(me) + phase) };
                             if one.is_some() {
@@ -221,7 +255,7 @@ mod tests {
                             }
                             // SAFETY: it has posted, and does not write there before this member is
                             // done.
-                            unsafe { board.data(i).cast::<u64>().read() }
+                            unsafe { board.data(i, POST).cast::<u64>().read() }
                         };
                         if one == Some(me) {
                             continue;

@@ -27,7 +27,7 @@ fn allreduce(count: i64, op: &Arc<Op>, t: &Arc<Datatype>) -> Option<BoardCall> {
 #[test]
 fn only_small_data_and_known_operations_go_by_board() {
     let (sum, double) = (Op::of(Predefined::Sum), Datatype::basic(Basic::Double));
-    let most = (SLOT_MAX_BYTES - SIGNATURE_BYTES) as i64 / 8;
+    let most = POST_MAX_BYTES as i64 / 8;
     assert!(allreduce(1, sum, double).is_some() && allreduce(most, sum, double).is_some());
     assert!(allreduce(most + 1, sum, double).is_none() && allreduce(0, sum, double).is_none());
     let own = Op::user(Box::new(|_, _, _, _| ()), true);
@@ -143,7 +143,7 @@ fn neighbours_post_what_they_send_and_expect_what_they_receive() {
     assert_eq!(one.posted(-1), other.expected(-1));
     assert!(one.posted(-1).agrees_with(other.posted(-1)));
     assert!(plan(0, 8).is_some() && plan(8, 0).is_some() && plan(0, 0).is_none());
-    let most = (SLOT_MAX_BYTES - SIGNATURE_BYTES) as i64 / 4;
+    let most = POST_MAX_BYTES as i64 / 4;
     assert!(plan(most, 1).is_some() && plan(1, most).is_some());
     assert!(plan(most + 1, 1).is_none() && plan(1, most + 1).is_none());
     let allgather = NeighbourExchange::Allgather(Block {
