@@ -65,7 +65,7 @@ impl Status {
     #[inline(always)]
     pub fn store_success(&mut self, ended: SuccessStatus) {
         (self.source, self.tag, self.count) = match ended {
-            SuccessStatus::Sent => (constants::MPI_ANY_SOURCE, constants::MPI_ANY_TAG, [0; 2]),
+            SuccessStatus::Empty => (constants::MPI_ANY_SOURCE, constants::MPI_ANY_TAG, [0; 2]),
             SuccessStatus::Received { source, tag, bytes } => {
                 let count = [bytes as u32, (bytes >> 32) as u32];
                 (source as i32, tag as i32, count)

@@ -236,19 +236,21 @@ fn non_null(h: Handle) -> Result<&'static Arc<Request>> {
 }
 
 pub fn start(request: &mut Handle) -> Result<()> {
-    non_null(*request)?.start()
+    non_null(*request)?.start(&mut ferry_mpi::device::device())
 }
 
 pub fn startall(_count: i64, array_of_requests: &mut [Handle]) -> Result<()> {
-    let all = array_of_requests
-        .iter()
-        .enumerate()
-        .map(|(at, &h)| non_null(h).map_err(|e| of_entry(at, &e)))
-        .collect::<Result<Vec<_>>>()?;
-    check_same_origin(all.iter().copied())?;
-    all.iter()
-        .enumerate()
-        .try_for_each(|(at, req)| req.start().map_err(|e| of_entry(at, &e)))
+    let entry = |at: usize, h: Handle| non_null(h).map_err(|e| of_entry(at, &e));
+    for (at, &h) in array_of_requests.iter().enumerate() {
+        entry(at, h)?;
+    }
+    check_same_origin(array_of_requests.iter().filter_map(|h| h.request()))?;
+    let mut d = ferry_mpi::device::device();
+    for (at, &h) in array_of_requests.iter().enumerate() {
+        let started = entry(at, h)?.start(&mut d);
+        started.map_err(|e| of_entry(at, &e))?;
+    }
+    Ok(())
 }
 
 pub fn cancel(request: &mut Handle) -> Result<()> {

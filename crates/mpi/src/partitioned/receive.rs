@@ -7,7 +7,7 @@ use super::{
 use crate::buffer::{self, stretch};
 use crate::device::{self, Background, Device, Pattern, ReqId, Sink, Tags};
 use crate::pt2pt::{Buffer, PersistentBuffer};
-use crate::request::{Active, Outcome, Work};
+use crate::request::{Active, Outcome, SuccessStatus, Work};
 use crate::state_lock::StateLock;
 use crate::{Comm, Request, Result, err};
 use std::mem::ManuallyDrop;
@@ -427,15 +427,28 @@ impl Work for Receiving {
         self.settle(d, &mut state);
         state.posted && state.runs.missing == 0 && state.active.iter().all(Option::is_none)
     }
+    fn end_successful(&self, d: &mut Device) -> Option<SuccessStatus> {
+        let source = self.from?;
+        if !self.is_done(d) {
+            return None;
+        }
+        let state = self.state.lock();
+        if state.failed.is_some() {
+            return None;
+        }
+        self.is_active.store(false, Ordering::Relaxed);
+        Some(SuccessStatus::Received {
+            source,
+            tag: self.tag,
+            bytes: state.bytes(),
+        })
+    }
     fn outcome(&self) -> Outcome {
         let state = self.state.lock();
         let Some(from) = self.from else {
             return Outcome::FROM_PROC_NULL;
         };
-        let bytes = state
-            .announcement
-            .as_ref()
-            .map_or(0, |c| c.partitions * c.bytes);
+        let bytes = state.bytes();
         let envelope = device::Envelope {
             source: from,
             tag: self.tag,
@@ -452,6 +465,14 @@ impl Work for Receiving {
     fn free(&self) -> Result<()> {
         self.is_active.store(false, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+impl ReceiveProgress {
+    /// Bytes of all of the sender's partitions.
+    fn bytes(&self) -> u64 {
+        let announcement = self.announcement.as_ref();
+        announcement.map_or(0, |a| a.partitions * a.bytes)
     }
 }
 

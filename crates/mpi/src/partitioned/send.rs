@@ -8,7 +8,7 @@ use crate::buffer::source;
 use crate::device::{self, Background, ContextId, Device, Key, ReqId, SendMode, Source};
 use crate::process::process;
 use crate::pt2pt::Buffer;
-use crate::request::{Active, Outcome, Work};
+use crate::request::{Active, Outcome, SuccessStatus, Work};
 use crate::state_lock::StateLock;
 use crate::{Comm, Request, Result, err};
 use std::ops::Range;
@@ -288,6 +288,13 @@ impl Work for Sending {
             !done
         });
         state.unready == 0 && state.active.is_empty()
+    }
+    fn end_successful(&self, d: &mut Device) -> Option<SuccessStatus> {
+        if !self.is_done(d) || self.state.lock().failed.is_some() {
+            return None;
+        }
+        self.is_active.store(false, Ordering::Relaxed);
+        Some(SuccessStatus::Empty)
     }
     fn outcome(&self) -> Outcome {
         Outcome {

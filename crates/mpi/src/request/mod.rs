@@ -52,11 +52,11 @@ enum Class {
     Other,
 }
 
-/// The status of a send or a receive that has succeeded.
+/// How an operation has ended that has not failed: what its status says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SuccessStatus {
-    /// A send.
-    Sent,
+    /// Nothing, of a send or a collective.
+    Empty,
     /// A receive.
     Received {
         /// The sender's rank.
@@ -311,15 +311,23 @@ impl Request {
         }
     }
 
-    /// Completes a send or a receive, if it is complete and has succeeded. Returns the status.
-    /// `None`: nothing was done.
+    /// Completes the operation, if it is complete and has ended well. Returns what its status says.
+    /// `None`: nothing was done; some kinds of work leave it to [`Request::complete`].
     #[inline(always)]
     pub fn complete_successful(&self, d: &mut Device) -> Option<SuccessStatus> {
-        let State::Active(Active::Device(req)) = self.state(d) else {
-            return None;
-        };
-        let req = *req;
         let operation = self.operation();
+        let req = match self.state(d) {
+            State::Active(Active::Device(req)) => *req,
+            // A persistent send whose message was gone when it started.
+            State::Active(Active::Complete(outcome))
+                if operation.class == Class::Send && outcome.error.is_none() =>
+            {
+                *self.state(d) = State::Inactive;
+                return Some(SuccessStatus::Empty);
+            }
+            State::Active(Active::Work(_)) => return self.complete_successful_work(d),
+            _ => return None,
+        };
         let may_be_short = || {
             let comm = operation.comm.as_ref();
             comm.is_some_and(|c| !c.has_exact_lengths())
@@ -333,8 +341,20 @@ impl Request {
                 tag: envelope.tag,
                 bytes,
             },
-            _ => SuccessStatus::Sent,
+            _ => SuccessStatus::Empty,
         })
+    }
+
+    /// [`Request::complete_successful`] of background work.
+    #[inline(never)]
+    fn complete_successful_work(&self, d: &mut Device) -> Option<SuccessStatus> {
+        let ended = match (&self.flag, self.state(d)) {
+            (Some(WorkRef(flag)), _) => flag.end_successful(d),
+            (None, State::Active(Active::Work(work))) => work.clone().end_successful(d),
+            _ => None,
+        }?;
+        *self.state(d) = State::Inactive;
+        Some(ended)
     }
 
     /// Ends a collective that the library has started for itself, and that needs no cleaning up.
@@ -379,12 +399,11 @@ impl Request {
     }
 
     /// Starts a persistent operation (MPI_Start).
-    pub fn start(&self) -> Result<()> {
+    pub fn start(&self, d: &mut Device) -> Result<()> {
         let Some(persistent) = &self.persistent else {
             return Err(err!(Request, "the request is not persistent"));
         };
-        let mut d = device::device();
-        if self.is_active(&mut d) {
+        if self.is_active(d) {
             return Err(err!(
                 Request,
                 "the request is active already: complete it before starting it again"
@@ -392,8 +411,9 @@ impl Request {
         }
         // SAFETY: as for `state`: the device is exclusively ours.
         let starter = unsafe { &mut *persistent.starter.get() };
-        let active = starter(&mut d);
-        *self.state(&mut d) = State::Active(active);
+        let active = starter(d);
+        // Assigning would first call what drops states, for one that holds nothing.
+        std::mem::forget(std::mem::replace(self.state(d), State::Active(active)));
         Ok(())
     }
 

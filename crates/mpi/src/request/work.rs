@@ -1,6 +1,6 @@
 //! Background work behind a request.
 
-use super::{Generalized, Outcome};
+use super::{Generalized, Outcome, SuccessStatus};
 use crate::device::Device;
 use crate::{Error, Result};
 use std::any::Any;
@@ -11,6 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub trait Work: Any + Send + Sync {
     /// Is it complete? Called under the device's lock.
     fn is_done(&self, d: &mut Device) -> bool;
+    /// Ends it in place of [`Work::outcome`] and [`Work::free`], if it is complete and has ended
+    /// without an error: what its status says. `None`: nothing was done. Called under the device's
+    /// lock.
+    fn end_successful(&self, _d: &mut Device) -> Option<SuccessStatus> {
+        None
+    }
     /// Its outcome, the same in each call. Called after it is complete, without the device's lock.
     fn outcome(&self) -> Outcome;
     /// Cancels it (MPI_Cancel). Called without the device's lock.

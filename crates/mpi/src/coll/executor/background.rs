@@ -11,7 +11,7 @@ use super::bound_schedule::BoundSchedule;
 use super::run::{INLINE_WORK_MAX_BYTES, Run, RunState, WorkPolicy, bytes, takes_long};
 use super::tag::CollTag;
 use crate::device::{Background, Device};
-use crate::request::{Flag, Outcome, Work};
+use crate::request::{Flag, Outcome, SuccessStatus, Work};
 use ferry_schedule::Step;
 use std::cell::UnsafeCell;
 use std::ops::Deref;
@@ -169,6 +169,9 @@ impl Work for BackgroundRun {
     }
     fn must_be_completed(&self) -> Option<&'static str> {
         self.flag.must_be_completed()
+    }
+    fn end_successful(&self, _d: &mut Device) -> Option<SuccessStatus> {
+        self.has_ended_well().then_some(SuccessStatus::Empty)
     }
     fn outcome(&self) -> Outcome {
         self.flag.outcome()

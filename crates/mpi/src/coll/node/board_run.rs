@@ -6,7 +6,7 @@ use super::board_call::{BoardCall, BoardOp, own_length_error};
 use super::slots::Slots;
 use crate::coll::executor::{BackgroundRun, BoundSchedule, COUNTERS, CollArgs, CollTag, TmpBuffer};
 use crate::device::{Awaited, Background, CounterBoardGroup, Device, UnorderedFlatGroup};
-use crate::request::{Flag, Outcome, Work};
+use crate::request::{Flag, Outcome, SuccessStatus, Work};
 use crate::state_lock::{StateGuard, StateLock};
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -150,6 +150,10 @@ impl Work for BoardRun {
     }
     fn must_be_completed(&self) -> Option<&'static str> {
         self.flag.must_be_completed()
+    }
+    fn end_successful(&self, d: &mut Device) -> Option<SuccessStatus> {
+        let has_ended_well = self.is_done(d) && self.has_ended_well();
+        has_ended_well.then_some(SuccessStatus::Empty)
     }
     fn outcome(&self) -> Outcome {
         self.flag.outcome()
