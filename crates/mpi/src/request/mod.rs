@@ -311,7 +311,7 @@ impl Request {
         }
     }
 
-    /// Completes the operation, if it is complete and has ended well. Returns what its status says.
+    /// Completes the operation, if it is complete and has succeeded. Returns what its status says.
     /// `None`: nothing was done; some kinds of work leave it to [`Request::complete`].
     #[inline(always)]
     pub fn complete_successful(&self, d: &mut Device) -> Option<SuccessStatus> {

@@ -67,13 +67,13 @@ pub(super) unsafe fn advance(
     let mut at = Phase::new(board, call, b);
     if !progress.posted {
         // SAFETY: the caller's promise. The slot is free, if it is used.
-        unsafe { at.post_own(call, b) };
+        unsafe { at.post_own(call) };
         progress.posted = true;
     }
     let is_ready = all_posted(at.board.group, phase, call, b);
     if is_ready {
         // SAFETY: the caller's promise.
-        unsafe { at.take(call, b) };
+        unsafe { at.take(call) };
     }
     progress.fits &= at.fits;
     if progress.error.is_none() {

@@ -85,7 +85,7 @@ impl BoardRun {
         })
     }
 
-    /// Prepares another run, in these phases. `None`: this one did not end well, or somebody else
+    /// Prepares another run, in these phases. `None`: this one has failed, or somebody else
     /// still knows it.
     pub(super) fn again(mut self: Arc<BoardRun>, phases: Numbers) -> Option<Arc<BoardRun>> {
         let alone = Arc::get_mut(&mut self)?;

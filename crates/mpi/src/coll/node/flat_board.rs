@@ -80,8 +80,8 @@ pub(super) unsafe fn execute(
     let mut phase = Phase::new(current, call, b);
     // SAFETY: the caller's promise.
     unsafe {
-        phase.post_own(call, b);
-        phase.take(call, b);
+        phase.post_own(call);
+        phase.take(call);
     }
     if phase.is_last && call.op == BoardOp::Barrier {
         device::yield_after_barrier();

@@ -51,54 +51,113 @@ pub(super) trait PhaseBoard {
     fn end_full_phase(&mut self);
 }
 
-/// The phase of a collective.
-pub(super) struct Phase<B> {
+/// The phase of a collective, as one member goes through it.
+pub(super) struct Phase<'a, B> {
     pub(super) board: B,
-    /// The signature that this member posts.
-    signature: u32,
-    /// The signature that it expects from the others.
-    expected: u32,
-    size: u32,
+    args: &'a CollArgs<'a>,
+    /// Empty: collectives through a board need no memory of their own.
+    tmp: TmpBuffer,
+    /// This member's rank.
     me: u32,
+    size: u32,
     /// Bytes that this member posts, and that each of the others posts.
     len: usize,
     received: usize,
     /// All members post.
     by_all: bool,
+    /// The signature that this member posts.
+    signature: u32,
+    /// The signature that it expects from the others.
+    expected: u32,
     pub(super) error: Option<Error>,
-    /// The buffers have the right lengths so far.
+    /// The program's buffers have the lengths that the call says, so far.
     pub(super) fits: bool,
     /// This member came last: each member that it waited for had already posted.
     pub(super) is_last: bool,
 }
 
-impl<B: PhaseBoard> Phase<B> {
+impl<'a, B: PhaseBoard> Phase<'a, B> {
     /// The phase of this call on this board.
     #[inline(always)]
-    pub(super) fn new(board: B, call: &BoardCall, b: &CollArgs<'_>) -> Phase<B> {
-        let expected = call.expected(b.root);
+    pub(super) fn new(board: B, call: &BoardCall, args: &'a CollArgs<'a>) -> Phase<'a, B> {
+        let expected = call.expected(args.root);
         Phase {
             board,
-            signature: signature_bits(call.posted(b.root)),
-            expected: signature_bits(expected),
-            size: b.comm.size(),
-            me: b.comm.rank(),
+            args,
+            tmp: TmpBuffer::new(0, None),
+            me: args.comm.rank(),
+            size: args.comm.size(),
             len: call.len,
             received: expected.len as usize,
             by_all: call.op.all_post(),
+            signature: signature_bits(call.posted(args.root)),
+            expected: signature_bits(expected),
             error: None,
             fits: true,
             is_last: true,
         }
     }
 
-    /// `len` bytes of the data in slot `i`, from `skip` on.
-    #[inline]
-    fn data(&self, i: u32, skip: usize, len: usize) -> Memory<'static> {
-        Memory::Run {
-            address: self.address(i, skip),
-            len,
+    /// Posts what this rank has for others.
+    ///
+    /// # Safety
+    /// The buffers must be as the call says.
+    #[inline(always)]
+    pub(super) unsafe fn post_own(&mut self, call: &BoardCall) {
+        match call.op {
+            BoardOp::Bcast { root } | BoardOp::Scatter { root, .. } if self.me != root => {}
+            BoardOp::Gather { root, .. } if self.me == root => {}
+            // SAFETY: the caller's promise. No other rank reads the root's slot in this phase.
+            BoardOp::Reduce { root } if self.me == root => unsafe { self.write(call.input) },
+            // SAFETY: the caller's promise.
+            BoardOp::Exchange { exchange, .. } => unsafe { self.post_blocks(&exchange) },
+            op => {
+                // SAFETY: the caller's promise.
+                unsafe { self.write(call.input) };
+                match op.all_post() {
+                    true => self.board.post(self.signature),
+                    false => self.board.post_alone(self.signature),
+                }
+            }
         }
+    }
+
+    /// Takes what this rank gets from others, and waits for those until they have posted.
+    ///
+    /// # Safety
+    /// As for [`Phase::post_own`], which comes before.
+    #[inline(always)]
+    pub(super) unsafe fn take(&mut self, call: &BoardCall) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match call.op {
+                BoardOp::Bcast { root } if self.me == root => {}
+                BoardOp::Gather { root, .. } | BoardOp::Reduce { root } if self.me != root => {}
+                BoardOp::Bcast { root } => {
+                    self.read(root, (0, call.len), call.input);
+                    self.board.end_phase();
+                }
+                BoardOp::Scatter { root, recv } => self.take_scattered(call, root, recv),
+                BoardOp::Gather { recv, .. } => self.take_gathered(call, recv),
+                BoardOp::Reduce { .. } => {
+                    self.fold((0, self.size - 1), Piece::recv(0, call.input.count), 0);
+                    self.board.end_phase();
+                }
+                BoardOp::Scan { inclusive } => self.take_scanned(call.input.count, inclusive),
+                BoardOp::Exchange { exchange, .. } => self.take_blocks(&exchange),
+                BoardOp::Barrier
+                | BoardOp::Allgather { .. }
+                | BoardOp::Alltoall { .. }
+                | BoardOp::Allreduce
+                | BoardOp::ReduceScatter { .. } => self.take_from_all(call),
+            }
+        }
+    }
+
+    /// The memory of a piece of the program's buffers.
+    #[inline]
+    fn locate(&mut self, piece: Piece) -> Memory<'a> {
+        self.args.buffers().locate(piece, &mut self.tmp)
     }
 
     /// The address of byte `skip` of the data in slot `i`.
@@ -113,16 +172,26 @@ impl<B: PhaseBoard> Phase<B> {
         self.board.data(i, Post { len, by_all }).wrapping_add(skip)
     }
 
+    /// `len` bytes of the data in slot `i`, from `skip` on.
+    #[inline]
+    fn data(&self, i: u32, skip: usize, len: usize) -> Memory<'static> {
+        Memory::Run {
+            address: self.address(i, skip),
+            len,
+        }
+    }
+
     /// Writes this rank's slot.
     ///
     /// # Safety
-    /// The input must be readable, and `me` this rank.
+    /// The input must be readable.
     #[inline]
-    unsafe fn write(&mut self, me: u32, input: &Memory<'_>) {
+    unsafe fn write(&mut self, input: Piece) {
+        let input = self.locate(input);
         self.board.wait_free();
         if self.len > 0 {
             // SAFETY: no other rank reads the slot until this rank posts.
-            self.fits &= unsafe { input.copy_to(&self.data(me, 0, self.len)) };
+            self.fits &= unsafe { input.copy_to(&self.data(self.me, 0, self.len)) };
         }
     }
 
@@ -138,170 +207,132 @@ impl<B: PhaseBoard> Phase<B> {
         }
     }
 
-    /// Posts what this rank has for others.
+    /// Waits until rank `i` has posted, unless it is this rank. Copies `len` bytes of its data,
+    /// from `skip` on, to a piece of the program's buffers.
     ///
     /// # Safety
-    /// The buffers must be as the call says.
-    #[inline(always)]
-    pub(super) unsafe fn post_own(&mut self, call: &BoardCall, b: &CollArgs<'_>) {
-        let me = b.comm.rank();
-        let mut tmp = TmpBuffer::new(0, None);
-        let buffers = b.buffers();
-        match call.op {
-            BoardOp::Bcast { root } | BoardOp::Scatter { root, .. } if me != root => {}
-            BoardOp::Gather { root, .. } if me == root => {}
-            BoardOp::Exchange { exchange, .. } => {
-                // SAFETY: the caller's promise.
-                unsafe { self.post_blocks(b, &exchange) };
-            }
-            _ => {
-                // SAFETY: the program's buffer is readable.
-                unsafe { self.write(me, &buffers.locate(call.input, &mut tmp)) };
-                match call.op {
-                    BoardOp::Bcast { .. } | BoardOp::Scatter { .. } | BoardOp::Gather { .. } => {
-                        self.board.post_alone(self.signature);
-                    }
-                    BoardOp::Reduce { root } if me != root => {
-                        self.board.post_alone(self.signature);
-                    }
-                    // No other rank reads the root's slot.
-                    BoardOp::Reduce { .. } => {}
-                    _ => self.board.post(self.signature),
-                }
-            }
+    /// The bytes must lie in the data of the slot, the piece must be writable, and this rank must
+    /// have written its slot if it is rank `i`.
+    #[inline]
+    unsafe fn read(&mut self, i: u32, (skip, len): (usize, usize), into: Piece) {
+        if i != self.me {
+            self.wait(i);
+        }
+        let into = self.locate(into);
+        // SAFETY: rank i has posted. The rest is the caller's promise.
+        self.fits &= unsafe { self.data(i, skip, len).copy_to(&into) };
+    }
+
+    /// Copies from one piece of the program's buffers to another.
+    ///
+    /// # Safety
+    /// The pieces must be readable and writable.
+    #[inline]
+    unsafe fn copy(&mut self, from: Piece, to: Piece) {
+        let (from, to) = (self.locate(from), self.locate(to));
+        // SAFETY: the caller's promise.
+        self.fits &= unsafe { from.copy_to(&to) };
+    }
+
+    /// MPI_Scatter: the root takes its own block, the others theirs from the root's data.
+    ///
+    /// # Safety
+    /// As for [`Phase::take`].
+    #[inline]
+    unsafe fn take_scattered(&mut self, call: &BoardCall, root: u32, recv: i64) {
+        let output = Piece::recv(0, recv);
+        if self.me != root {
+            let len = call.len / self.size as usize;
+            // SAFETY: the block lies within the root's data, and the buffer is writable.
+            unsafe { self.read(root, (self.me as usize * len, len), output) };
+            self.board.end_phase();
+        } else if !call.in_place {
+            let each = call.input.count / i64::from(self.size);
+            let own = Piece::send(i64::from(self.me) * each, each);
+            // SAFETY: the program's buffers are readable and writable.
+            unsafe { self.copy(own, output) };
         }
     }
 
-    /// Takes what this rank gets from others, and waits for those until they have posted.
+    /// MPI_Gather on the root: it reads the others' blocks.
     ///
     /// # Safety
-    /// As for [`Phase::post_own`], which comes before.
-    #[inline(always)]
-    pub(super) unsafe fn take(&mut self, call: &BoardCall, b: &CollArgs<'_>) {
-        let (me, n) = (b.comm.rank(), b.comm.size());
-        let mut tmp = TmpBuffer::new(0, None);
-        let buffers = b.buffers();
-        let mut locate = |p: Piece| buffers.locate(p, &mut tmp);
-        match call.op {
-            BoardOp::Bcast { root } if me == root => {}
-            BoardOp::Gather { root, .. } | BoardOp::Reduce { root } if me != root => {}
-            BoardOp::Bcast { root } => {
-                self.wait(root);
-                let all = self.data(root, 0, call.len);
-                // SAFETY: the root has posted, and the buffer is writable.
-                self.fits &= unsafe { all.copy_to(&locate(call.input)) };
-                self.board.end_phase();
-            }
-            BoardOp::Scatter { root, .. } if me == root && call.in_place => {}
-            BoardOp::Scatter { root, recv } if me == root => {
-                let each = call.input.count / i64::from(n);
-                let own = locate(Piece::send(i64::from(me) * each, each));
+    /// As for [`Phase::take`].
+    #[inline]
+    unsafe fn take_gathered(&mut self, call: &BoardCall, recv: i64) {
+        for i in from(self.me, self.size) {
+            let into = Piece::recv(i64::from(i) * recv, recv);
+            if i != self.me {
+                // SAFETY: the buffer is writable.
+                unsafe { self.read(i, (0, call.len), into) };
+            } else if !call.in_place {
                 // SAFETY: the program's buffers are readable and writable.
-                self.fits &= unsafe { own.copy_to(&locate(Piece::recv(0, recv))) };
+                unsafe { self.copy(call.input, into) };
             }
-            BoardOp::Scatter { root, recv } => {
-                self.wait(root);
-                let len = call.len / n as usize;
-                let part = self.data(root, me as usize * len, len);
-                // SAFETY: the root has posted, and the buffer is writable.
-                self.fits &= unsafe { part.copy_to(&locate(Piece::recv(0, recv))) };
-                self.board.end_phase();
-            }
-            BoardOp::Gather { recv, .. } => {
-                for i in from(me, n) {
-                    let into = locate(Piece::recv(i64::from(i) * recv, recv));
-                    if i != me {
-                        self.wait(i);
-                        // SAFETY: rank i has posted, and the buffer is writable.
-                        self.fits &= unsafe { self.data(i, 0, call.len).copy_to(&into) };
-                    } else if !call.in_place {
-                        // SAFETY: the program's buffers are readable and writable.
-                        self.fits &= unsafe { locate(call.input).copy_to(&into) };
-                    }
-                }
-                self.board.end_phase();
-            }
-            BoardOp::Exchange { exchange, .. } => {
-                // SAFETY: the caller's promise.
-                unsafe { self.take_blocks(b, &exchange) };
-                // Of two members each waits for the other one. Of more, some may wait for few.
-                match n {
-                    2 => self.board.end_full_phase(),
-                    _ => self.board.end_phase(),
-                }
-            }
-            BoardOp::Reduce { .. } => {
-                let output = locate(Piece::recv(0, call.input.count));
-                // SAFETY: the buffer is writable, and no other rank reads this rank's slot.
-                unsafe { self.fold(b, me, (0, n - 1), &output, 0) };
-                self.board.end_phase();
-            }
-            BoardOp::Scan { inclusive } => {
-                if inclusive || me > 0 {
-                    let first = if inclusive { me } else { me - 1 };
-                    let output = locate(Piece::recv(0, call.input.count));
-                    // SAFETY: the buffer is writable.
-                    unsafe { self.fold(b, me, (0, first), &output, 0) };
-                }
-                self.board.end_phase();
-            }
+        }
+        self.board.end_phase();
+    }
+
+    /// MPI_Scan and MPI_Exscan: each reads from those before it.
+    ///
+    /// # Safety
+    /// As for [`Phase::take`].
+    #[inline]
+    unsafe fn take_scanned(&mut self, count: i64, inclusive: bool) {
+        if inclusive || self.me > 0 {
+            let last = if inclusive { self.me } else { self.me - 1 };
+            // SAFETY: the buffer is writable.
+            unsafe { self.fold((0, last), Piece::recv(0, count), 0) };
+        }
+        self.board.end_phase();
+    }
+
+    /// Collectives in which each reads from all others.
+    ///
+    /// # Safety
+    /// As for [`Phase::take`].
+    #[inline]
+    unsafe fn take_from_all(&mut self, call: &BoardCall) {
+        let (me, n) = (self.me, self.size);
+        match call.op {
             BoardOp::Allgather { unit } => {
-                for i in from(me, n) {
-                    if i != me {
-                        self.wait(i);
-                    } else if call.in_place {
-                        continue;
-                    }
-                    let into = locate(Piece::recv(i64::from(i) * unit, unit));
-                    // SAFETY: rank i has posted, and the buffer is writable.
-                    self.fits &= unsafe { self.data(i, 0, call.len).copy_to(&into) };
+                for i in from(me, n).filter(|&i| i != me || !call.in_place) {
+                    let into = Piece::recv(i64::from(i) * unit, unit);
+                    // SAFETY: the buffer is writable.
+                    unsafe { self.read(i, (0, call.len), into) };
                 }
-                self.board.end_full_phase();
             }
             BoardOp::Alltoall { recv } => {
                 let block = call.len / n as usize;
                 for i in from(me, n) {
-                    if i != me {
-                        self.wait(i);
-                    }
-                    let into = locate(Piece::recv(i64::from(i) * recv, recv));
-                    let part = self.data(i, me as usize * block, block);
-                    // SAFETY: rank i has posted. The block lies within its data, and the buffer is
-                    // writable.
-                    self.fits &= unsafe { part.copy_to(&into) };
+                    let into = Piece::recv(i64::from(i) * recv, recv);
+                    // SAFETY: the block lies within the data, and the buffer is writable.
+                    unsafe { self.read(i, (me as usize * block, block), into) };
                 }
-                self.board.end_full_phase();
             }
-            BoardOp::Allreduce => {
-                let output = locate(Piece::recv(0, call.input.count));
-                // SAFETY: the buffer is writable.
-                unsafe { self.fold(b, me, (0, n - 1), &output, 0) };
-                self.board.end_full_phase();
-            }
+            // SAFETY: the buffer is writable.
+            BoardOp::Allreduce => unsafe {
+                self.fold((0, n - 1), Piece::recv(0, call.input.count), 0);
+            },
             BoardOp::ReduceScatter { own } => {
-                let (output, len) = (locate(Piece::recv(0, own)), call.len / n as usize);
+                let skip = me as usize * (call.len / n as usize);
                 // SAFETY: the buffer is writable.
-                unsafe { self.fold(b, me, (0, n - 1), &output, me as usize * len) };
-                self.board.end_full_phase();
+                unsafe { self.fold((0, n - 1), Piece::recv(0, own), skip) };
             }
-            BoardOp::Barrier => {
-                (1..n).for_each(|by| self.wait((me + by) % n));
-                self.board.end_full_phase();
-            }
+            _ => (1..n).for_each(|by| self.wait((me + by) % n)),
         }
+        self.board.end_full_phase();
     }
 
-    /// Posts this rank's blocks for its neighbours in a grid.
+    /// Neighbourhood collectives on a grid: posts this rank's blocks for its neighbours.
     ///
     /// # Safety
     /// The buffers must be as the call says.
-    unsafe fn post_blocks(&mut self, b: &CollArgs<'_>, exchange: &NeighbourExchange) {
-        let Ok(n) = neighbour::neighbours(b.comm) else {
+    unsafe fn post_blocks(&mut self, exchange: &NeighbourExchange) {
+        let Ok(n) = neighbour::neighbours(self.args.comm) else {
             self.fits = false;
             return;
         };
-        let mut tmp = TmpBuffer::new(0, None);
-        let buffers = b.buffers();
         let blocks = Blocks::of(exchange, n.destinations.len());
         let sent = self.len / blocks.count;
         self.board.wait_free();
@@ -309,8 +340,8 @@ impl<B: PhaseBoard> Phase<B> {
         let mut existing = (0..n.destinations.len()).filter(|&i| n.destinations[i].is_some());
         let written = if blocks.is_alltoall { usize::MAX } else { 1 };
         for i in existing.by_ref().take(written) {
-            let block = buffers.locate(exchange.send_piece(i), &mut tmp);
-            let into = self.data(b.comm.rank(), blocks.nth(i) * sent, sent);
+            let block = self.locate(exchange.send_piece(i));
+            let into = self.data(self.me, blocks.nth(i) * sent, sent);
             // SAFETY: the program's buffer is readable. No other rank reads the slot until this
             // rank posts.
             self.fits &= unsafe { block.copy_to(&into) };
@@ -322,27 +353,23 @@ impl<B: PhaseBoard> Phase<B> {
     /// their slots.
     ///
     /// # Safety
-    /// As for [`Phase::post_blocks`].
-    unsafe fn take_blocks(&mut self, b: &CollArgs<'_>, exchange: &NeighbourExchange) {
-        let Ok(n) = neighbour::neighbours(b.comm) else {
-            return;
-        };
-        let mut tmp = TmpBuffer::new(0, None);
-        let buffers = b.buffers();
-        let blocks = Blocks::of(exchange, n.destinations.len());
-        let received = exchange.block().bytes as usize;
-        let me = b.comm.rank();
-        for (i, source) in n.sources.iter().enumerate() {
-            let &Some(source) = source else { continue };
-            if source != me {
-                self.wait(source);
+    /// As for [`Phase::take`].
+    unsafe fn take_blocks(&mut self, exchange: &NeighbourExchange) {
+        if let Ok(n) = neighbour::neighbours(self.args.comm) {
+            let blocks = Blocks::of(exchange, n.destinations.len());
+            let received = exchange.block().bytes as usize;
+            for (i, source) in n.sources.iter().enumerate() {
+                let &Some(source) = source else { continue };
+                // In each dimension of a grid the neighbour below sends up, and the other one down.
+                let block = (blocks.nth(i ^ 1) * received, received);
+                // SAFETY: the block lies within the source's data, and the buffer is writable.
+                unsafe { self.read(source, block, exchange.receive_piece(i)) };
             }
-            let into = buffers.locate(exchange.receive_piece(i), &mut tmp);
-            // In each dimension of a grid the neighbour below sends up, and the other one down.
-            let from = self.data(source, blocks.nth(i ^ 1) * received, received);
-            // SAFETY: the source has posted. The block lies within its data, and the buffer is
-            // writable.
-            self.fits &= unsafe { from.copy_to(&into) };
+        }
+        // Of two members each waits for the other one. Of more, some may wait for few.
+        match self.size {
+            2 => self.board.end_full_phase(),
+            _ => self.board.end_phase(),
         }
     }
 
@@ -352,30 +379,25 @@ impl<B: PhaseBoard> Phase<B> {
     ///
     /// # Safety
     /// This rank must have written its slot, and the output must be writable.
-    unsafe fn fold(
-        &mut self,
-        b: &CollArgs<'_>,
-        me: u32,
-        (first, last): (u32, u32),
-        output: &Memory<'_>,
-        skip: usize,
-    ) {
-        let (Some((op, t)), Memory::Run { address, len }) = (b.reduction, output) else {
+    #[inline]
+    unsafe fn fold(&mut self, (first, last): (u32, u32), output: Piece, skip: usize) {
+        let output = self.locate(output);
+        let (Some((op, t)), &Memory::Run { address, len }) = (self.args.reduction, &output) else {
             self.fits = false;
             return;
         };
-        let count = *len as i64 / t.size().max(1);
-        self.fits &= *len <= self.len.saturating_sub(skip);
+        let count = len as i64 / t.size().max(1);
+        self.fits &= len <= self.len.saturating_sub(skip);
         for i in (first..=last).rev() {
-            if i != me {
+            if i != self.me {
                 self.wait(i);
             }
             if i == last {
                 // SAFETY: rank i has posted, and the output is writable.
-                self.fits &= unsafe { self.data(i, skip, *len).copy_to(output) };
+                self.fits &= unsafe { self.data(i, skip, len).copy_to(&output) };
             } else {
                 // SAFETY: rank i has posted, and the output holds `count` elements.
-                unsafe { op.apply(self.address(i, skip), *address, count, t) };
+                unsafe { op.apply(self.address(i, skip), address, count, t) };
             }
         }
     }

@@ -56,7 +56,7 @@ pub struct Post {
 /// than one whose lines another has read (docs/measured/collectives.md).
 #[inline]
 pub(super) fn data_at(i: u32, phase: u64, members: u32, post: Post) -> usize {
-    if members != 2 || !post.by_all || post.len <= IN_LINE_MAX_BYTES {
+    if post.len <= IN_LINE_MAX_BYTES || !post.by_all || members != 2 {
         return slot_at(i, phase) + 8;
     }
     let round = (phase / PHASES as u64) as u32;
