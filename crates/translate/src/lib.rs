@@ -4,9 +4,9 @@
 //! library of that name which converts each call to the standard ABI (MPI 5.0 chapter 21) and its
 //! results back. The entry points are made from `crates/api/mpi.api`; they use what stands here.
 //!
-//! In names and comments *the ABI* is that of the program. A function `…_in` converts its value to
-//! the standard ABI's, and `…_out` converts back. A value that the ABI does not define becomes one
-//! that the standard ABI does not define either, so that the library raises the right error.
+//! In names and comments *the ABI* is that of the program. A function `…_in` converts its value
+//! to the standard ABI's, and `…_out` converts back. A value that the ABI does not define becomes
+//! one that the standard ABI does not define either, so that the library raises the right error.
 //!
 //! ```text
 //! program    MPI_Send(buf, 2, MPI_INT, 1, 7, MPI_COMM_WORLD)   handles as MPICH has them

@@ -90,8 +90,8 @@ impl FlatBoardGroup {
         }
     }
 
-    /// What member `i` posts in this phase. This member may write to its own
-    /// until it posts. It may read another's after that one has posted, until it is done itself.
+    /// The address of what member `i` posts in this phase. This member may write to its own until
+    /// it posts. It may read another's after that one has posted, until it is done itself.
     #[inline]
     pub fn data(&self, i: u32, post: Post) -> *mut u8 {
         self.slots.data(i, post)

@@ -47,9 +47,9 @@ impl UnorderedFlatGroup {
         self.slots.is_free(phase)
     }
 
-    /// What member `i` posts in a phase. This member
-    /// may write to its own, once it is [free](UnorderedFlatGroup::is_free), until it posts. It may
-    /// read another's after that one has posted, until it is done itself.
+    /// The address of what member `i` posts in a phase. This member may write to its own, once it
+    /// is [free](UnorderedFlatGroup::is_free), until it posts. It may read another's after that one
+    /// has posted, until it is done itself.
     #[inline]
     pub fn data(&self, i: u32, phase: u64, post: Post) -> *mut u8 {
         self.slots.data(i, phase, post)

@@ -55,16 +55,18 @@ pub(super) struct State {
     pub(super) board: Board,
 }
 
-/// Numbers of a call, from 1 on, or its phases: on each kind of board. `None`: it goes by messages.
+/// The number of a call among those that a kind of board serves, from 1 on, or its phase there; for
+/// each kind, since a call may begin before the board is known. `None`: that kind does not serve
+/// it.
 #[derive(Clone, Copy)]
-pub(super) struct Numbers {
+pub(super) struct ByBoardKind {
     pub(super) counter: Option<u64>,
     pub(super) flat: Option<u64>,
 }
 
-impl Numbers {
-    fn map(self, f: impl Fn(u64) -> Option<u64>) -> Numbers {
-        Numbers {
+impl ByBoardKind {
+    fn map(self, f: impl Fn(u64) -> Option<u64>) -> ByBoardKind {
+        ByBoardKind {
             counter: self.counter.and_then(&f),
             flat: self.flat.and_then(&f),
         }
@@ -101,7 +103,7 @@ impl BackgroundBoard {
     }
 
     /// Counts a call. Returns its numbers, and whether it may yet go by messages. `None`: it does.
-    fn count(&self, call: &BoardCall, size: u32, calls_before: u64) -> Option<(Numbers, bool)> {
+    fn count(&self, call: &BoardCall, size: u32, calls_before: u64) -> Option<(ByBoardKind, bool)> {
         let mut state = self.state();
         state.calls += u64::from(call.op.sets_up());
         if state.calls <= calls_before {
@@ -117,7 +119,7 @@ impl BackgroundBoard {
             Board::Counter(_) | Board::Flat(_) => false,
             _ => true,
         };
-        let numbers = Numbers {
+        let numbers = ByBoardKind {
             counter: on_counter_board.then_some(state.counter_calls),
             flat: on_flat_board.then_some(state.flat_calls),
         };
@@ -205,8 +207,7 @@ pub(in crate::coll) unsafe fn start(
     let call = &plan(collective, b, FORM)?;
     let board = b.comm.coll.background_boards.of(FORM);
     let before = u64::from(SETUP_AFTER_CALLS - 1);
-    let (phases, by_messages) = &board.count(call, b.comm.size(), before)?;
-    let by_messages = *by_messages;
+    let (ref phases, by_messages) = board.count(call, b.comm.size(), before)?;
     let tag = tag();
     let cache = &b.comm.coll.request_cache;
     let restart = |run: &BoardRun| run.restart(b, tag, phases);

@@ -8,14 +8,14 @@ use crate::device::{Post, UnorderedFlatGroup};
 
 /// An unordered flat board in one phase. Nothing blocks here: this member knows that its slot is
 /// free before it posts, and that others have posted before it takes what they have.
-struct At<'a> {
+struct BoardInPhase<'a> {
     group: &'a mut UnorderedFlatGroup,
     phase: u64,
     /// With this one a member is done before it posts in `phase`.
     before: Option<u64>,
 }
 
-impl PhaseBoard for At<'_> {
+impl PhaseBoard for BoardInPhase<'_> {
     fn wait_free(&mut self) {}
     fn data(&self, i: u32, post: Post) -> *mut u8 {
         self.group.data(i, self.phase, post)
@@ -56,10 +56,7 @@ pub(super) unsafe fn advance(
     if !progress.posted && uses_own_slot(call, b.comm.rank()) && !group.is_free(phase) {
         return false;
     }
-    if progress.posted && !all_posted(group, phase, call, b) {
-        return false;
-    }
-    let board = At {
+    let board = BoardInPhase {
         group,
         phase,
         before,
@@ -76,9 +73,7 @@ pub(super) unsafe fn advance(
         unsafe { at.take(call) };
     }
     progress.fits &= at.fits;
-    if progress.error.is_none() {
-        progress.error = at.error;
-    }
+    progress.error = progress.error.take().or(at.error);
     is_ready
 }
 

@@ -1,6 +1,6 @@
 //! A collective in the background that goes through a board. The request and the device share it.
 
-use super::background::{Board, BoardForm, Numbers};
+use super::background::{Board, BoardForm, ByBoardKind};
 use super::background_flat;
 use super::board_call::{BoardCall, BoardOp, own_length_error};
 use super::slots::Slots;
@@ -29,10 +29,10 @@ struct Inner {
 /// This member's part in a phase of a board.
 struct OnBoard {
     call: BoardCall,
-    phases: Numbers,
+    phases: ByBoardKind,
     /// Its phases in its last run, if it is persistent: it is done with them before it is started
     /// again.
-    phases_before: Option<Numbers>,
+    phases_before: Option<ByBoardKind>,
     progress: Progress,
     /// What others wake this member for, on a counter board.
     awaited: Option<Awaited>,
@@ -63,7 +63,7 @@ impl BoardRun {
         bound: Arc<BoundSchedule>,
         form: BoardForm,
         call: BoardCall,
-        phases: Numbers,
+        phases: ByBoardKind,
     ) -> Arc<BoardRun> {
         let on_board = OnBoard {
             call,
@@ -87,7 +87,7 @@ impl BoardRun {
 
     /// Prepares another run, in these phases. `None`: this one has failed, or somebody else
     /// still knows it.
-    pub(super) fn again(mut self: Arc<BoardRun>, phases: Numbers) -> Option<Arc<BoardRun>> {
+    pub(super) fn again(mut self: Arc<BoardRun>, phases: ByBoardKind) -> Option<Arc<BoardRun>> {
         let alone = Arc::get_mut(&mut self)?;
         if !alone.flag.has_ended_well() {
             return None;
@@ -100,7 +100,7 @@ impl BoardRun {
     /// Prepares another run on a board, in these phases. Its buffers differ from the last ones in
     /// their addresses only. The last run must have ended without error, and its request must be
     /// complete.
-    pub(super) fn restart(&self, b: &CollArgs<'_>, tag: CollTag, phases: &Numbers) {
+    pub(super) fn restart(&self, b: &CollArgs<'_>, tag: CollTag, phases: &ByBoardKind) {
         debug_assert!(self.flag.has_ended_well());
         if let Some(inner) = &mut *self.inner() {
             inner.begin(*phases);
@@ -171,7 +171,7 @@ impl Work for BoardRun {
 
 impl Inner {
     /// Begins another run.
-    fn begin(&mut self, phases: Numbers) {
+    fn begin(&mut self, phases: ByBoardKind) {
         self.by_messages = None;
         let on_board = &mut self.on_board;
         on_board.progress = Progress::NONE;
@@ -194,7 +194,7 @@ impl Inner {
         } = self;
         let comm = bound.comm();
         let mut state = comm.coll.background_boards.of(*form).state();
-        let Numbers { counter, flat } = on_board.phases;
+        let ByBoardKind { counter, flat } = on_board.phases;
         let ended = match (&mut state.board, counter, flat) {
             (Board::Untried | Board::SettingUp, ..) => return None,
             (Board::Failed(e), ..) => return Some(Err(e.clone())),

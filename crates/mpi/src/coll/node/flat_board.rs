@@ -25,12 +25,12 @@ pub(super) fn posted_ahead(board: &FlatBoardGroup, size: u32) -> Option<(u32, Po
 }
 
 /// The board in its current phase.
-struct Current<'a, 'w> {
+struct CurrentPhase<'a, 'w> {
     group: &'a mut FlatBoardGroup,
     waiting_for: &'a WaitingFor<'w>,
 }
 
-impl PhaseBoard for Current<'_, '_> {
+impl PhaseBoard for CurrentPhase<'_, '_> {
     #[inline(always)]
     fn wait_free(&mut self) {
         self.group.wait_free(self.waiting_for);
@@ -76,7 +76,7 @@ pub(super) unsafe fn execute(
         COUNTERS.board.increment(&d);
         group.begin(&d);
     }
-    let current = Current { group, waiting_for };
+    let current = CurrentPhase { group, waiting_for };
     let mut phase = Phase::new(current, call, b);
     // SAFETY: the caller's promise.
     unsafe {

@@ -6,7 +6,7 @@
 //! others read about once in [`PHASES`] phases.
 
 use super::flat_board::{MARK_BITS, Post, data_at, slot_at};
-use super::memory::{FlatBoardMemory, Ordering, PHASES};
+use super::memory::{AtomicU64, FlatBoardMemory, Ordering, PHASES};
 
 /// One member's view of a board.
 pub struct UnorderedFlatBoard {
@@ -105,6 +105,13 @@ impl UnorderedFlatBoard {
         self.prefetch(phase + 1);
     }
 
+    /// As [`UnorderedFlatBoard::end`], without a barrier, because a
+    /// [post](UnorderedFlatBoard::post) follows.
+    #[inline]
+    pub fn end_before_post(&self, phase: u64) {
+        self.done(phase).store(phase, Ordering::Release);
+    }
+
     /// Prefetches the line in which this member will probably post next.
     #[inline]
     fn prefetch(&self, phase: u64) {
@@ -112,14 +119,9 @@ impl UnorderedFlatBoard {
         self.memory.prefetch_for_write(at);
     }
 
-    /// The same without a barrier, because a [post](UnorderedFlatBoard::post) follows.
+    /// The word that says with which phase this member is done, in a phase's part.
     #[inline]
-    pub fn end_before_post(&self, phase: u64) {
-        self.done(phase).store(phase, Ordering::Release);
-    }
-
-    #[inline]
-    fn done(&self, phase: u64) -> &super::memory::AtomicU64 {
+    fn done(&self, phase: u64) -> &AtomicU64 {
         self.memory
             .done_in(self.me as usize, UnorderedFlatBoard::part(phase))
     }
