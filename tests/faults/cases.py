@@ -493,6 +493,17 @@ class Cases:
                             within=6,
                             words=[first, second, "same collectives in the same order"],
                         )
+            for call in ("allreduce", "alltoall", "bcast", "iallreduce"):
+                for ranks in (2, 4):
+                    self.case(
+                        f"{call} with lengths that differ on {ranks}, {wires}",
+                        self.mpiexec(
+                            "-n", ranks, die, f"lengths-{call}", ranks - 1, environment=forced
+                        ),
+                        status="bad",
+                        within=6,
+                        words=[f"MPI_ERR_TRUNCATE: rank [0-9] sent [0-9]+ bytes in MPI_{call}"],
+                    )
             self.case(
                 f"messages that are never received, {wires}",
                 self.mpiexec("-n", 2, die, "unreceived", environment=forced),

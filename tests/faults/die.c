@@ -248,6 +248,26 @@ int main(int argc, char **argv)
         if (is(how, "mixed") || rank != who)
             MPI_Wait(&request, MPI_STATUS_IGNORE);
         MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strncmp(how, "lengths-", 8) == 0) {
+        /* One rank gives more data than a board has room for, and so goes by messages. */
+        static double in[2048], out[8 * 2048];
+        const char *call = how + 8;
+        int count = rank == who ? 512 : 1;
+        MPI_Request request = MPI_REQUEST_NULL;
+        for (int i = 0; i < 4; i++) { /* then small collectives have their boards */
+            MPI_Allreduce(in, out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+            MPI_Iallreduce(in, out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        if (is(call, "allreduce"))
+            MPI_Allreduce(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        else if (is(call, "alltoall"))
+            MPI_Alltoall(in, count, MPI_DOUBLE, out, count, MPI_DOUBLE, MPI_COMM_WORLD);
+        else if (is(call, "bcast"))
+            MPI_Bcast(in, count, MPI_DOUBLE, who, MPI_COMM_WORLD);
+        else if (is(call, "iallreduce"))
+            MPI_Iallreduce(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else if (strncmp(how, "mismatch-", 9) == 0) {
         /* One rank makes another call than the others, after some in which all agree. In most of
          * these no rank waits for another. */

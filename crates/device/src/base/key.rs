@@ -124,7 +124,7 @@ impl Tags {
     }
 
     #[inline]
-    fn accept(self, tag: u32) -> bool {
+    pub(crate) fn accept(self, tag: u32) -> bool {
         (self.tag ^ tag) & self.mask == 0
     }
 

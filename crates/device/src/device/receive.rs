@@ -1,7 +1,7 @@
 //! Receives, probes, and what waits in the queues.
 
 use crate::base::buffer::Sink;
-use crate::base::key::{ContextId, Envelope, Key, Pattern, ProcId};
+use crate::base::key::{ContextId, Envelope, Key, Pattern, ProcId, Tags};
 use crate::base::message::Unexpected;
 use crate::base::request::{Completion, Fault, Operation, ReqId};
 use crate::progress::device::Device;
@@ -195,6 +195,17 @@ impl Device {
         };
         let context = *context;
         engine.matcher.posted_pattern(context, req)
+    }
+
+    /// The first unexpected message of a context that has one of these tags.
+    pub fn unreceived_with(&self, context: ContextId, tags: Tags) -> Option<Envelope> {
+        let mut all = self.worker.engine.matcher.unexpected(context);
+        let first = all.find(|message| tags.accept(message.key.tag))?;
+        Some(Envelope {
+            source: first.key.source,
+            tag: first.key.tag,
+            len: first.len,
+        })
     }
 
     /// The unexpected messages of a context. `None`: there are none.

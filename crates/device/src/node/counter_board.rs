@@ -75,7 +75,7 @@ impl CounterBoardGroup {
     #[inline]
     pub fn begin(&mut self, what: &WaitingFor<'_>) {
         self.phase += 1;
-        self.wait(what, Awaited::Part, |b, phase| b.progress(phase) >= 0);
+        self.wait(what, Awaited::Part, |b, phase, _| b.progress(phase) >= 0);
     }
 
     /// Member `i`'s slot: `stride` bytes, a multiple of 64, equal on all members. All slots
@@ -105,10 +105,16 @@ impl CounterBoardGroup {
         self.open_phase(d, self.phase);
     }
 
-    /// Blocks until the phase is open.
+    /// Blocks until the phase is open. Returns false if it never will be: a member is in another
+    /// call ([`Describe::is_hopeless`](crate::Describe)).
     #[inline]
-    pub fn wait_open(&self, what: &WaitingFor<'_>) {
-        self.wait(what, Awaited::Data, CounterBoard::is_open);
+    pub fn wait_open(&self, what: &WaitingFor<'_>) -> bool {
+        let mut open = true;
+        self.wait(what, Awaited::Data, |b, phase, d| {
+            open = b.is_open(phase);
+            open || d.is_some_and(|d| what.is_hopeless(d))
+        });
+        open
     }
 
     /// This member has [posted](CounterBoardGroup::post) and has read. It does not need the slots
@@ -209,13 +215,13 @@ impl CounterBoardGroup {
         &self,
         what: &WaitingFor<'_>,
         awaited: Awaited,
-        until: impl Fn(&CounterBoard, u64) -> bool,
+        mut until: impl FnMut(&CounterBoard, u64, Option<&Device>) -> bool,
     ) {
-        if until(&self.board, self.phase) {
+        if until(&self.board, self.phase, None) {
             return;
         }
         self.board.begin_wait(awaited);
-        wait_for_memory(what, |_| until(&self.board, self.phase));
+        wait_for_memory(what, |d| until(&self.board, self.phase, Some(d)));
         self.board.end_wait(awaited);
     }
 }

@@ -105,26 +105,24 @@ impl FlatBoardGroup {
     }
 
     /// Blocks until member `i` has posted. Returns its mark, and whether it had posted before the
-    /// call.
+    /// call. `None`: it is in another call ([`Describe::is_hopeless`](crate::Describe)).
     #[inline]
-    pub fn wait_posted(&self, i: u32, what: &WaitingFor<'_>) -> (u32, bool) {
+    pub fn wait_posted(&self, i: u32, what: &WaitingFor<'_>) -> Option<(u32, bool)> {
         if let Some(mark) = self.slots.posted(i) {
-            return (mark, true);
+            return Some((mark, true));
         }
         for _ in 0..self.polls {
             std::hint::spin_loop();
             if let Some(mark) = self.slots.posted(i) {
-                return (mark, false);
+                return Some((mark, false));
             }
         }
-        let mut mark = 0;
-        wait_for_memory(what, |_| {
-            self.slots.posted(i).is_some_and(|m| {
-                mark = m;
-                true
-            })
+        let mut mark = None;
+        wait_for_memory(what, |d| {
+            mark = self.slots.posted(i);
+            mark.is_some() || what.is_hopeless(d)
         });
-        (mark, false)
+        mark.map(|mark| (mark, false))
     }
 
     /// The mark that member `i` posted `back` phases ago; 0 is this phase. `None`: it did not post,

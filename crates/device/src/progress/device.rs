@@ -31,6 +31,8 @@ pub struct Device {
     pub(crate) sleepers: Sleepers,
     /// How much background work waits for shared memory, which no transport polls.
     pub(crate) memory_waits: u32,
+    /// A thread of the program looks for the last time before it sleeps.
+    pub(crate) about_to_sleep: bool,
     /// How long the next sleep of a waiting thread may last.
     pub(crate) sleep_max: Option<Duration>,
     /// This process's update slot, while it has windows for which peers use it.
@@ -86,6 +88,7 @@ impl Device {
             progress_thread: None,
             sleepers: Sleepers::default(),
             memory_waits: 0,
+            about_to_sleep: false,
             sleep_max: None,
             served: None,
             finalized: false,

@@ -26,6 +26,12 @@ pub trait Describe {
     /// Writes its description into the status page: name, size, rank, number of the collective,
     /// peer of a request.
     fn describe(&self, device: &mut Device, status: &RankStatus);
+
+    /// Returns whether what is waited for cannot come, because a peer is in another call. Asked
+    /// only where the wait is for shared memory, and only before a sleep.
+    fn is_hopeless(&self, _device: &Device) -> bool {
+        false
+    }
 }
 
 /// What a blocking call waits for. The hang report shows it.
@@ -49,6 +55,12 @@ impl WaitingFor<'_> {
         tag: -1,
         details: None,
     };
+
+    /// Called from the condition of [`wait_for_memory`]: returns whether the thread would sleep
+    /// next, for what [cannot come](Describe::is_hopeless).
+    pub(crate) fn is_hopeless(&self, device: &Device) -> bool {
+        device.about_to_sleep && self.details.is_some_and(|it| it.is_hopeless(device))
+    }
 }
 
 /// How often a waiting thread yields its core before it sleeps, where ranks outnumber cores. A
@@ -106,6 +118,13 @@ impl Device {
     /// after this time although nobody wakes it. Does nothing on a modelled machine.
     pub fn sleep_at_most(&mut self, time: Duration) {
         self.sleep_max = Some(time);
+    }
+
+    /// A thread of the program that makes progress now will sleep if there is none to make: the
+    /// time to look for what has gone wrong.
+    #[inline]
+    pub fn is_about_to_sleep(&self) -> bool {
+        self.about_to_sleep
     }
 
     /// Does a waiting thread, where ranks outnumber cores, yield once more before it sleeps? It has
@@ -326,9 +345,11 @@ fn sleep(
     guard.worker.withdraw_announcements();
     guard.worker.engine.path_selector.hold_no_more();
     guard.worker.transports.arm(Sleeper::Program);
+    guard.about_to_sleep = true;
     // What came before the word was armed has not signalled it.
     let moved = guard.progress();
     let ended = done(&mut guard);
+    guard.about_to_sleep = false;
     if moved || ended {
         if lock::sleepers() == 0 {
             guard.worker.transports.disarm();

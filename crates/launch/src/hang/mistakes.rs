@@ -139,7 +139,8 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
             activities.push(format!("and {rest} more kinds of places"));
         }
         found.push(format!(
-            "{who} {wait} in {call} on {}, which not all have entered: {}",
+            "{who} {wait} in {call} on {}, which not all have entered, or not with the same counts \
+             and root: {}",
             first.comm_shown(),
             activities.join("; ")
         ));

@@ -1,6 +1,7 @@
 //! What a hang report says of a collective.
 
 use super::tag::CollTag;
+use super::unreceived::message_at_board;
 use crate::Comm;
 use crate::device::{Describe, Device, WaitingFor};
 use std::sync::atomic::Ordering;
@@ -31,5 +32,9 @@ impl Describe for HangDescription<'_> {
         let ordinal = self.tag.ordinal(self.comm);
         status.collective.store(ordinal, Ordering::Relaxed);
         status.root.store(self.root.max(-1), Ordering::Relaxed);
+    }
+
+    fn is_hopeless(&self, device: &Device) -> bool {
+        message_at_board(self.comm, self.tag, device).is_some()
     }
 }

@@ -2,8 +2,8 @@
 
 use super::message::mismatch;
 use super::signature::Signature;
-use super::tag::{OwnCall, signature_of};
-use crate::device::{self, Device};
+use super::tag::{CollTag, OwnCall, any_signature, signature_of};
+use crate::device::{self, Device, Envelope};
 use crate::{Comm, Error, Kind, err};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -57,6 +57,36 @@ pub(super) fn explain(comm: &Arc<Comm>, error: Error) -> Error {
         }
         _ => error,
     }
+}
+
+/// A message that a peer has sent in the call with `tag`, which this rank makes on a board: other
+/// arguments have sent the peer another way.
+pub(super) fn message_at_board(comm: &Comm, tag: CollTag, device: &Device) -> Option<Envelope> {
+    device.unreceived_with(comm.context.collective(), any_signature(tag.tag()))
+}
+
+/// The error of a call with `tag`, in which this rank has posted `len` bytes on a board and a peer
+/// has sent a message. `None`: none has.
+#[cold]
+pub(crate) fn error_at_board(
+    comm: &Arc<Comm>,
+    tag: CollTag,
+    len: usize,
+    device: &Device,
+) -> Option<Error> {
+    let message = message_at_board(comm, tag, device)?;
+    let (peer, theirs, own) = (message.source, signature_of(message.tag), tag.signature());
+    if theirs != own {
+        return Some(mismatch(peer, theirs, own, comm.size()).on(comm));
+    }
+    let sent = message.len;
+    let e = err!(
+        Truncate,
+        "rank {peer} sent {sent} bytes in {}, in which this rank takes part with {len}: do all \
+         ranks give counts and datatypes that agree, and the same operation?",
+        own.function()
+    );
+    Some(e.on(comm))
 }
 
 const SAME_ORDER: &str = "all ranks must call the same collectives in the same order";

@@ -79,7 +79,7 @@ pub(super) enum Board {
     Untried,
     SettingUp,
     Unavailable,
-    /// The members could not agree.
+    /// The members could not agree, or one went by messages where another was on the board.
     Failed(Error),
     Counter(CounterBoardGroup),
     Flat(UnorderedFlatGroup),

@@ -26,9 +26,9 @@ impl PhaseBoard for BoardInPhase<'_> {
     fn post_alone(&mut self, mark: u32) {
         self.group.post_alone(self.phase, mark);
     }
-    fn wait_posted(&mut self, i: u32) -> (u32, bool) {
+    fn wait_posted(&mut self, i: u32) -> Option<(u32, bool)> {
         let posted = self.group.posted(i, self.phase);
-        (posted.unwrap_or_default(), true)
+        posted.map(|mark| (mark, true))
     }
     fn end_phase(&mut self) {
         self.group.end(self.phase);

@@ -386,5 +386,15 @@ pub(super) fn own_length_error() -> Error {
     )
 }
 
+/// The error of a rank that waits in vain: a peer is in another call.
+#[cold]
+pub(super) fn not_posted_error() -> Error {
+    err!(
+        Other,
+        "a rank is not in this collective: do all ranks call the same collectives in the same \
+         order?"
+    )
+}
+
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,9 @@ use super::background::{Board, BoardForm, ByBoardKind};
 use super::background_flat;
 use super::board_call::{BoardCall, BoardOp, own_length_error};
 use super::slots::Slots;
-use crate::coll::executor::{BackgroundRun, BoundSchedule, COUNTERS, CollArgs, CollTag, TmpBuffer};
+use crate::coll::executor::{
+    BackgroundRun, BoundSchedule, COUNTERS, CollArgs, CollTag, TmpBuffer, error_at_board,
+};
 use crate::device::{Awaited, Background, CounterBoardGroup, Device, UnorderedFlatGroup};
 use crate::request::{Flag, Outcome, SuccessStatus, Work};
 use crate::state_lock::{StateGuard, StateLock};
@@ -211,7 +213,14 @@ impl Inner {
             }
         };
         if !ended {
-            return None;
+            if !d.is_about_to_sleep() {
+                return None;
+            }
+            // A member that goes by messages will not post.
+            let error = error_at_board(comm, bound.tag(), on_board.call.len, d)?;
+            on_board.stop_waiting(&state.board, d);
+            state.board = Board::Failed(error.clone());
+            return Some(Err(error));
         }
         COUNTERS.board.increment(d);
         let Progress { error, fits, .. } = &mut on_board.progress;
@@ -241,6 +250,16 @@ impl OnBoard {
             UnorderedFlatGroup::set_waiting(d, self.waits);
         }
         ended
+    }
+
+    /// It waits no longer, on this board.
+    fn stop_waiting(&mut self, board: &Board, d: &mut Device) {
+        if let Board::Counter(group) = board {
+            self.set_awaited(group, d, None);
+        }
+        if std::mem::take(&mut self.waits) {
+            UnorderedFlatGroup::set_waiting(d, false);
+        }
     }
 
     /// Does what can be done now in a phase of a counter board. Returns whether that was all.

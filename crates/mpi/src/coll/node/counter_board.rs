@@ -1,7 +1,9 @@
 //! Collectives through a counter board. All members post. The last one to post opens the phase.
 //! Then all members read.
 
-use super::board_call::{BoardCall, BoardOp, Posted, SIGNATURE_BYTES, own_length_error};
+use super::board_call::{
+    BoardCall, BoardOp, Posted, SIGNATURE_BYTES, not_posted_error, own_length_error,
+};
 use super::slots::{Slots, phase_mark, read_word, stride_of};
 use crate::coll::executor::{COUNTERS, CollArgs, TmpBuffer};
 use crate::device::{self, ContextId, CounterBoardGroup, PHASES, SLOT_MAX_BYTES, WaitingFor};
@@ -132,7 +134,9 @@ unsafe fn exchange(
             fits
         }
         BoardOp::Bcast { .. } => {
-            group.wait_open(waiting_for);
+            if !group.wait_open(waiting_for) {
+                return Err(not_posted_error().on(b.comm));
+            }
             // SAFETY: the phase is open. The rest is the caller's promise.
             let fits = unsafe { slots.read(call, b, &mut error) };
             let d = device::device();
@@ -148,8 +152,8 @@ unsafe fn exchange(
                 // SAFETY: all members have posted.
                 unsafe { slots.combine(call, b, &mut error) };
                 group.open(&device::device());
-            } else {
-                group.wait_open(waiting_for);
+            } else if !group.wait_open(waiting_for) {
+                return Err(not_posted_error().on(b.comm));
             }
             // SAFETY: the phase is open. The rest is the caller's promise.
             fits &= unsafe { slots.read(call, b, &mut error) };

@@ -48,7 +48,7 @@ impl PhaseBoard for CurrentPhase<'_, '_> {
         self.group.post_alone(mark);
     }
     #[inline(always)]
-    fn wait_posted(&mut self, i: u32) -> (u32, bool) {
+    fn wait_posted(&mut self, i: u32) -> Option<(u32, bool)> {
         self.group.wait_posted(i, self.waiting_for)
     }
     #[inline(always)]

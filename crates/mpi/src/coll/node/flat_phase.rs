@@ -2,7 +2,7 @@
 //! they have posted. Blocking collectives and those in the background do the same.
 
 use super::super::neighbour;
-use super::board_call::{BoardCall, BoardOp, Posted};
+use super::board_call::{BoardCall, BoardOp, Posted, not_posted_error};
 use crate::Error;
 use crate::coll::executor::{CollArgs, Memory, TmpBuffer};
 use crate::device::{MARK_BITS, POST_MAX_BYTES, Post};
@@ -43,8 +43,8 @@ pub(super) trait PhaseBoard {
     /// This member posts, and is done with the phase: it reads nothing.
     fn post_alone(&mut self, mark: u32);
     /// Member `i` has posted: its signature, and whether it had before the call. Blocks until then,
-    /// unless the caller knows it.
-    fn wait_posted(&mut self, i: u32) -> (u32, bool);
+    /// unless the caller knows it. `None`: it is in another call.
+    fn wait_posted(&mut self, i: u32) -> Option<(u32, bool)>;
     /// This member is done with the phase, in which not every member waits for all others.
     fn end_phase(&mut self);
     /// This member is done with the phase, in which it has waited for all others to post.
@@ -195,16 +195,21 @@ impl<'a, B: PhaseBoard> Phase<'a, B> {
         }
     }
 
-    /// Waits until rank `i` has posted. Checks that its signature is this rank's.
+    /// Waits until rank `i` has posted. Checks that its signature is this rank's. Returns false if
+    /// it is in another call.
     #[inline]
-    fn wait(&mut self, i: u32) {
-        let (found, before) = self.board.wait_posted(i);
+    fn wait(&mut self, i: u32) -> bool {
+        let Some((found, before)) = self.board.wait_posted(i) else {
+            self.error.get_or_insert_with(not_posted_error);
+            return false;
+        };
         self.is_last &= before;
         if found != self.expected {
             let (own, size) = (read_bits(self.expected), self.size);
             self.error
                 .get_or_insert_with(|| own.disagreement(i, Some(read_bits(found)), size));
         }
+        true
     }
 
     /// Waits until rank `i` has posted, unless it is this rank. Copies `len` bytes of its data,
@@ -215,8 +220,8 @@ impl<'a, B: PhaseBoard> Phase<'a, B> {
     /// have written its slot if it is rank `i`.
     #[inline]
     unsafe fn read(&mut self, i: u32, (skip, len): (usize, usize), into: Piece) {
-        if i != self.me {
-            self.wait(i);
+        if i != self.me && !self.wait(i) {
+            return;
         }
         let into = self.locate(into);
         // SAFETY: rank i has posted. The rest is the caller's promise.
@@ -319,7 +324,11 @@ impl<'a, B: PhaseBoard> Phase<'a, B> {
                 // SAFETY: the buffer is writable.
                 unsafe { self.fold((0, n - 1), Piece::recv(0, own), skip) };
             }
-            _ => (1..n).for_each(|by| self.wait((me + by) % n)),
+            _ => {
+                for by in 1..n {
+                    self.wait((me + by) % n);
+                }
+            }
         }
         self.board.end_full_phase();
     }
@@ -389,8 +398,8 @@ impl<'a, B: PhaseBoard> Phase<'a, B> {
         let count = len as i64 / t.size().max(1);
         self.fits &= len <= self.len.saturating_sub(skip);
         for i in (first..=last).rev() {
-            if i != self.me {
-                self.wait(i);
+            if i != self.me && !self.wait(i) {
+                return;
             }
             if i == last {
                 // SAFETY: rank i has posted, and the output is writable.

@@ -18,9 +18,11 @@ mod flat_phase;
 mod set_up;
 mod slots;
 
-use super::executor::{CollArgs, CollTag, Form, Function, HangDescription, call_ahead};
+use super::executor::{
+    CollArgs, CollTag, Form, Function, HangDescription, call_ahead, error_at_board,
+};
 use super::{neighbour, select};
-use crate::device::{FLAT_MAX_RANKS, FlatBoardGroup};
+use crate::device::{self, FLAT_MAX_RANKS, FlatBoardGroup};
 use crate::{Comm, Error, Result};
 pub(super) use background::{BackgroundBoards, init, start};
 use board_call::{BoardCall, plan_call, plan_exchange};
@@ -35,6 +37,9 @@ pub(super) enum CommBoard {
     Untried(u32),
     /// The members cannot have a board.
     Unavailable,
+    /// A member went by messages in a call that this one made on the board. They no longer agree
+    /// about their phases.
+    Failed(Error),
     Counter(Box<CounterBoard>),
     Flat(FlatBoardGroup),
 }
@@ -105,7 +110,7 @@ unsafe fn run_call(call: &BoardCall, function: Function, b: &CollArgs<'_>) -> Op
     let board = &comm.coll.board;
     let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
     let serves = |board: &CommBoard| match board {
-        CommBoard::Flat(_) => true,
+        CommBoard::Flat(_) | CommBoard::Failed(_) => true,
         CommBoard::Untried(_) => call.op.sets_up(),
         CommBoard::Counter(_) => !call.op.flat_only(),
         CommBoard::Unavailable => false,
@@ -127,9 +132,10 @@ unsafe fn run_call(call: &BoardCall, function: Function, b: &CollArgs<'_>) -> Op
     if !serves(&board) {
         return None;
     }
+    let tag = CollTag::next(comm, function, b.root);
     let description = HangDescription {
         comm,
-        tag: CollTag::next(comm, function, b.root),
+        tag,
         root: b.root,
     };
     let waiting_for = description.waiting_for();
@@ -138,9 +144,16 @@ unsafe fn run_call(call: &BoardCall, function: Function, b: &CollArgs<'_>) -> Op
         match &mut *board {
             CommBoard::Flat(board) => flat_board::execute(board, call, b, &waiting_for),
             CommBoard::Counter(board) => board.execute(call, b, &waiting_for),
+            CommBoard::Failed(e) => return Some(Err(e.clone())),
             CommBoard::Unavailable | CommBoard::Untried(_) => return None,
         }
     };
+    if result.is_err()
+        && let Some(e) = error_at_board(comm, tag, call.len, &device::device())
+    {
+        *board = CommBoard::Failed(e.clone());
+        return Some(Err(e));
+    }
     Some(result)
 }
 
@@ -158,7 +171,7 @@ pub(super) fn pending_mismatch(comm: &Arc<Comm>) -> Option<Error> {
             flat_board::posted_ahead(board, size),
         ),
         CommBoard::Counter(board) => (board.recent_mismatch(), board.posted_ahead()),
-        CommBoard::Unavailable | CommBoard::Untried(_) => return None,
+        CommBoard::Unavailable | CommBoard::Failed(_) | CommBoard::Untried(_) => return None,
     };
     let ahead = || {
         let (peer, posted) = ahead?;
