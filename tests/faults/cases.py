@@ -458,6 +458,16 @@ class Cases:
             words=["MPI_Allreduce", "MPI_Recv", "enter|collective"],
         )
         self.case(
+            "a non-blocking collective that one rank did not start",
+            self.mpiexec("-n", 3, die, "missing-request"),
+            status="bad",
+            within=8,
+            words=[
+                "1, 2  MPI_Wait +MPI_COMM_WORLD +collective #2",
+                "ranks 1, 2 wait in MPI_Wait for collective #2 on MPI_COMM_WORLD, which not all",
+            ],
+        )
+        self.case(
             "another collective",
             self.mpiexec("-n", 3, die, "other"),
             status="bad",

@@ -47,7 +47,11 @@ fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
         let same = |of: &dyn Fn(&RankView) -> bool| -> (Vec<usize>, Vec<usize>) {
             inside.iter().partition(|&&r| of(&ranks[r]))
         };
-        let (alike, others) = same(&|r| r.call == first.call);
+        // What a request's collective is called is not known.
+        let differs = |r: &RankView| {
+            r.call != first.call && !r.waits_for_request() && !first.waits_for_request()
+        };
+        let (alike, others) = same(&|r| !differs(r));
         if let Some(&other) = others.first() {
             found.push(format!(
                 "{} {} in {} but {} in {}: all ranks of {comm} must call the same collectives in \
@@ -66,7 +70,8 @@ fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
             ));
             continue;
         }
-        let (alike, others) = same(&|r| r.root == first.root);
+        let gave_other = |r: &RankView| r.root != first.root && r.call == first.call;
+        let (alike, others) = same(&|r| !gave_other(r));
         if let Some(&other) = others.first() {
             found.push(format!(
                 "in {} on {comm}, {} gave root {} but {} root {}: all must give the same root",
@@ -84,13 +89,13 @@ fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
             ));
             continue;
         }
-        if first.context & 3 == 1
+        if first.collective > 0
             && let (alike, others) = same(&|r| r.collective == first.collective)
             && let Some(&other) = others.first()
         {
             found.push(format!(
                 "{} in collective #{} of {comm} ({}) but {} in #{}: somebody has called one more \
-                 or one less",
+                 or one less, or ranks give counts that differ",
                 ranks_named(&alike),
                 first.collective,
                 first.call,
@@ -113,7 +118,10 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
     if inside.len() >= size {
         return;
     }
-    let call = &first.call;
+    let call = match first.waits_for_request() {
+        true => format!("{} for collective #{}", first.call, first.collective),
+        false => first.call.clone(),
+    };
     let who = ranks_named(inside);
     let wait = if inside.len() == 1 { "waits" } else { "wait" };
     // Only for MPI_COMM_WORLD and communicators of its size is it known who the members are.

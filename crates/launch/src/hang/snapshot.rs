@@ -143,6 +143,10 @@ impl RankView {
     pub(super) fn is_collective(&self) -> bool {
         self.collective > 0 || self.context & 3 != 0
     }
+    /// Waits for a request's operation, not for what the call itself does.
+    pub(super) fn waits_for_request(&self) -> bool {
+        self.call.starts_with("MPI_Wait")
+    }
     pub(super) fn waits(&self) -> bool {
         self.phase == RankPhase::Running && self.asleep
     }

@@ -200,6 +200,28 @@ fn one_collective_too_many() {
     assert!(text.contains("#4") && text.contains("#5"), "{text}");
 }
 
+/// Which collective a request is for is known by its number.
+#[test]
+fn requests_of_collectives() {
+    let text = said(&[
+        collective("MPI_Wait", 4, -1),
+        collective("MPI_Allreduce", 4, -1),
+        collective("MPI_Waitall", 5, -1),
+        waiting("MPI_Recv", 0, 4),
+    ]);
+    assert!(
+        text.contains("ranks 0, 1 in collective #4 of MPI_COMM_WORLD (MPI_Wait) but rank 2 in #5"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("same collectives in the same order"),
+        "{text}"
+    );
+    assert!(text.contains("rank 3 is in MPI_Recv with rank 0"), "{text}");
+    let table = report(&[collective("MPI_Wait", 4, -1)], 3 * SECOND);
+    assert!(table.contains("collective #4"), "{table}");
+}
+
 #[test]
 fn a_small_communicator_knows_only_how_many() {
     let part = RankView {

@@ -507,12 +507,18 @@ impl Request {
 }
 
 impl Describe for Request {
-    /// For a receive that has not matched, also stores its source and tag.
+    /// For a receive that has not matched, also stores its source and tag; for a collective, its
+    /// number and root.
     fn describe(&self, d: &mut Device, status: &ferry_job::RankStatus) {
         let Some(comm) = self.comm() else { return };
         comm.describe(d, status);
-        let &mut State::Active(Active::Device(req)) = self.state(d) else {
-            return;
+        let req = match self.state(d) {
+            &mut State::Active(Active::Device(req)) => req,
+            State::Active(Active::Work(work)) => {
+                let work = work.clone();
+                return work.describe(d, status);
+            }
+            _ => return,
         };
         if let Some(asked) = d.posted_pattern(req) {
             let peer = asked.source.map_or(-1, |rank| comm.peer(rank) as i32);

@@ -3,6 +3,7 @@
 use super::{Generalized, Outcome, SuccessStatus};
 use crate::device::Device;
 use crate::{Error, Result};
+use ferry_job::RankStatus;
 use std::any::Any;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,9 @@ pub trait Work: Any + Send + Sync {
     fn must_be_completed(&self) -> Option<&'static str> {
         None
     }
+    /// Writes what a hang report says of a wait for it, behind what it says of its communicator.
+    /// Called under the device's lock, before it is complete.
+    fn describe(&self, _d: &mut Device, _status: &RankStatus) {}
     /// The generalised request, if it is one.
     fn general(&self) -> Option<&Generalized> {
         None

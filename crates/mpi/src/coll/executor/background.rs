@@ -12,6 +12,7 @@ use super::run::{INLINE_WORK_MAX_BYTES, Run, RunState, WorkPolicy, bytes, takes_
 use super::tag::CollTag;
 use crate::device::{Background, Device};
 use crate::request::{Flag, Outcome, SuccessStatus, Work};
+use ferry_job::RankStatus;
 use ferry_schedule::Step;
 use std::cell::UnsafeCell;
 use std::ops::Deref;
@@ -172,6 +173,12 @@ impl Work for BackgroundRun {
     }
     fn end_successful(&self, _d: &mut Device) -> Option<SuccessStatus> {
         self.has_ended_well().then_some(SuccessStatus::Empty)
+    }
+    fn describe(&self, d: &mut Device, status: &RankStatus) {
+        // SAFETY: the run has not ended, and the device is the caller's alone.
+        if let Some(Inner { bound, .. }) = unsafe { &*self.inner.get() } {
+            bound.describe(d, status);
+        }
     }
     fn outcome(&self) -> Outcome {
         self.flag.outcome()

@@ -3,13 +3,15 @@
 
 use super::CollArgs;
 use super::background::{BackgroundRun, Bound};
+use super::hang_description::HangDescription;
 use super::message::{key_for, pattern_for};
 use super::tag::CollTag;
 use super::tmp_buffer::TmpBuffer;
 use super::view::OwnedView;
-use crate::device::{self, Device, ReqId, SendMode};
+use crate::device::{self, Describe, Device, ReqId, SendMode};
 use crate::request::{Active, Request, Work};
 use crate::{Comm, Datatype, Op};
+use ferry_job::RankStatus;
 use ferry_schedule::{Peer, Schedule};
 use std::sync::Arc;
 
@@ -44,6 +46,16 @@ impl BoundSchedule {
     /// The tag of its messages.
     pub(crate) fn tag(&self) -> CollTag {
         self.tag
+    }
+
+    /// Writes what a hang report says of a wait for this collective.
+    pub(crate) fn describe(&self, d: &mut Device, status: &RankStatus) {
+        let description = HangDescription {
+            comm: &self.comm,
+            tag: self.tag,
+            root: self.args().root,
+        };
+        description.describe(d, status);
     }
 
     /// Adds `send` and `recv` bytes to the addresses of the two buffers (wrapping).

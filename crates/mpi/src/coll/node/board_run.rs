@@ -11,6 +11,7 @@ use crate::device::{Awaited, Background, CounterBoardGroup, Device, UnorderedFla
 use crate::request::{Flag, Outcome, SuccessStatus, Work};
 use crate::state_lock::{StateGuard, StateLock};
 use crate::{Error, Result};
+use ferry_job::RankStatus;
 use std::sync::Arc;
 
 /// A collective that has been started.
@@ -156,6 +157,11 @@ impl Work for BoardRun {
     fn end_successful(&self, d: &mut Device) -> Option<SuccessStatus> {
         let has_ended_well = self.is_done(d) && self.has_ended_well();
         has_ended_well.then_some(SuccessStatus::Empty)
+    }
+    fn describe(&self, d: &mut Device, status: &RankStatus) {
+        if let Some(inner) = &*self.inner() {
+            inner.bound.describe(d, status);
+        }
     }
     fn outcome(&self) -> Outcome {
         self.flag.outcome()
