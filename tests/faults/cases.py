@@ -463,8 +463,8 @@ class Cases:
             status="bad",
             within=8,
             words=[
-                "1, 2  MPI_Wait +MPI_COMM_WORLD +collective #2",
-                "ranks 1, 2 wait in MPI_Wait for collective #2 on MPI_COMM_WORLD, which not all",
+                "0, 1  MPI_Wait +MPI_COMM_WORLD +collective #2",
+                "ranks 0, 1 wait in MPI_Wait for collective #2 on MPI_COMM_WORLD, which not all",
             ],
         )
         self.case(
