@@ -1,20 +1,23 @@
 //! Memory that the processes of a node share beside the rings: ranges of the arena in the node's
 //! segment. Memory of windows (MPI 5.0 §12.2.2, §12.2.3) lies there.
 //!
-//! A counter in the arena's first page says where the next range begins. No range is handed out
-//! twice, so its pages are zeros and nobody can take it for an older one. The arena is longer than
-//! what any job allocates. Pages of released ranges go back to the system.
+//! A counter in the arena's first page says where the next range begins. The arena is longer than
+//! what any job allocates. Pages of released ranges go back to the system, but for a few short ones
+//! that the process which has released them hands out again, cleared ([`RangeCache`]).
 //!
 //! It needs no transport: processes of a node that send their messages by TCP can share it, too.
 
+mod range_cache;
+
 use ferry_job::Segment;
+use range_cache::{KEPT_RANGE_MAX_BYTES, PAGE_BYTES, RangeCache};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Alignment of ranges, bytes: the largest page that a system may have.
 const ALIGN_BYTES: u64 = 64 * 1024;
@@ -32,7 +35,8 @@ struct Arena {
     offset: u64,
     bytes: u64,
     /// The arena's first page, from the first allocation on.
-    first_page: OnceLock<Mapping>,
+    first_page: OnceLock<Pages>,
+    cache: Mutex<RangeCache>,
 }
 
 /// A range of the arena. Means the same in all processes of the node.
@@ -44,11 +48,13 @@ pub struct SharedRange {
     pub len: u64,
 }
 
-/// A range of the arena in this process's addresses. Unmapped when dropped.
-#[derive(Debug)]
+/// A range of the arena in this process's addresses. When it is dropped, nobody uses an address in
+/// it any more.
 pub struct Mapping {
+    pages: Option<Pages>,
     base: *mut u8,
-    len: usize,
+    range: SharedRange,
+    arena: Arc<Arena>,
 }
 
 // SAFETY: the memory is shared between processes by design. A mapping itself does not change, and
@@ -56,6 +62,18 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
+
+/// Addresses of this process that show a part of the arena. Unmapped when dropped.
+#[derive(Debug)]
+struct Pages {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: as for `Mapping`.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
 
 impl SharedMemory {
     /// The arena of `segment`. `None`: it has none, or no descriptor is free.
@@ -69,16 +87,38 @@ impl SharedMemory {
             offset: layout.arena_offset,
             bytes: layout.arena_bytes,
             first_page: OnceLock::new(),
+            cache: Mutex::default(),
         })))
     }
 
-    /// A new range of zeros, `bytes` long (at least 1), that begins at a page. It was never handed
-    /// out before. It costs memory where it is touched.
+    /// A range of zeros, `bytes` long (at least 1), that begins at a page, and that nobody else
+    /// uses. It costs memory where it is touched, or was by what this process has released.
     ///
     /// Errors: the arena has no room for it (ENOMEM), or its first page cannot be mapped.
     pub fn allocate(&self, bytes: u64) -> io::Result<SharedRange> {
-        let next = self.next()?;
         let len = bytes.max(1);
+        match self.reuse(len) {
+            Some(range) => Ok(range),
+            None => self.allocate_new(len),
+        }
+    }
+
+    /// A range that this process has released, cleared.
+    fn reuse(&self, len: u64) -> Option<SharedRange> {
+        let before = self.0.cache().take_range(len)?;
+        let Ok(mapping) = self.map(before) else {
+            self.0.punch(before);
+            return None;
+        };
+        let whole_pages = mapping.len().next_multiple_of(PAGE_BYTES as usize);
+        // SAFETY: the mapping has whole pages. Nobody uses them: the range was released, and is not
+        // handed out yet.
+        unsafe { mapping.base.write_bytes(0, whole_pages) };
+        Some(SharedRange { len, ..before })
+    }
+
+    fn allocate_new(&self, len: u64) -> io::Result<SharedRange> {
+        let next = self.next()?;
         let align = if len < HUGE_PAGE_BYTES {
             ALIGN_BYTES
         } else {
@@ -106,20 +146,36 @@ impl SharedMemory {
     /// Errors: it is not in the arena (EINVAL), or the system refuses, such as at the limit on
     /// address space.
     pub fn map(&self, range: SharedRange) -> io::Result<Mapping> {
-        self.0.map(range)
+        if !self.0.contains(range) {
+            return Err(Errno::INVAL.into());
+        }
+        let kept = match range.len {
+            ..=KEPT_RANGE_MAX_BYTES => self.0.cache().take_mapping(range.offset),
+            _ => None,
+        };
+        let pages = match kept {
+            Some(pages) => pages,
+            None => self.0.map(range)?,
+        };
+        Ok(Mapping {
+            base: pages.base,
+            pages: Some(pages),
+            range,
+            arena: self.0.clone(),
+        })
     }
 
-    /// Gives the memory of `range` back to the system. Nobody uses the range any more.
+    /// Nobody uses `range` any more: no process reads or writes it from now on, but by mapping it
+    /// when it is handed out again. Gives its memory back to the system, or keeps it for
+    /// [`SharedMemory::allocate`].
     pub fn release(&self, range: SharedRange) {
         if !self.0.contains(range) {
             return;
         }
-        let _ = fallocate(
-            &self.0.fd,
-            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-            self.0.offset + range.offset,
-            range.len.next_multiple_of(ALIGN_BYTES),
-        );
+        let given_back = self.0.cache().keep_range(range);
+        if let Some(range) = given_back {
+            self.0.punch(range);
+        }
     }
 
     /// Where the next range begins at the earliest, bytes from the beginning of the arena. 0: no
@@ -142,6 +198,20 @@ impl SharedMemory {
 }
 
 impl Arena {
+    fn cache(&self) -> MutexGuard<'_, RangeCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the memory of `range` back to the system.
+    fn punch(&self, range: SharedRange) {
+        let _ = fallocate(
+            &self.fd,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            self.offset + range.offset,
+            range.len.next_multiple_of(ALIGN_BYTES),
+        );
+    }
+
     /// Does `range` lie in the arena, where ranges may begin?
     fn contains(&self, range: SharedRange) -> bool {
         let end = range.offset.checked_add(range.len);
@@ -150,11 +220,10 @@ impl Arena {
             && end.is_some_and(|end| end <= self.bytes)
     }
 
-    fn map(&self, range: SharedRange) -> io::Result<Mapping> {
-        if !self.contains(range) {
-            return Err(Errno::INVAL.into());
-        }
-        let len = usize::try_from(range.len).map_err(|_| Errno::NOMEM)?;
+    /// Maps `range`, to the end of what it takes of the arena if it is short: its mapping may be
+    /// used again for any range that begins there.
+    fn map(&self, range: SharedRange) -> io::Result<Pages> {
+        let len = usize::try_from(range.len.max(ALIGN_BYTES)).map_err(|_| Errno::NOMEM)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
             mmap(
@@ -166,7 +235,7 @@ impl Arena {
                 self.offset + range.offset,
             )
         }?;
-        Ok(Mapping {
+        Ok(Pages {
             base: base.cast(),
             len,
         })
@@ -184,19 +253,40 @@ impl Mapping {
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
-        self.len
+        // `map` has found that an address space has room for it.
+        self.range.len as usize
+    }
+}
+
+impl std::fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mapping({:?} at {:?})", self.range, self.base)
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: made by `map`, and nobody uses an address of a dropped mapping.
+        let Some(pages) = self.pages.take() else {
+            return;
+        };
+        if self.range.len <= KEPT_RANGE_MAX_BYTES {
+            let oldest = self.arena.cache().keep_mapping(self.range.offset, pages);
+            // Unmapped without the lock.
+            drop(oldest);
+        }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: made by `map`, and nobody uses an address of dropped pages.
         let _ = unsafe { munmap(self.base.cast(), self.len) };
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::range_cache::KEPT_MAX;
     use super::*;
     use ferry_job::ARENA_BYTES;
 
@@ -276,6 +366,63 @@ mod tests {
         assert!(blocks(&segment) <= before + (64 << 10) / 512);
         // SAFETY: as above.
         assert_eq!(unsafe { beside.base().read() }, 3);
+    }
+
+    #[test]
+    fn a_short_range_that_was_released_is_used_again_cleared() {
+        let (one, other, segment) = two_processes();
+        let first = one.allocate(5000).unwrap();
+        let (a, b) = (one.map(first).unwrap(), other.map(first).unwrap());
+        let places = (a.base(), b.base());
+        // SAFETY: the mapping has 5000 bytes, which only this thread uses.
+        unsafe { b.base().write_bytes(7, 5000) };
+        drop((a, b));
+        let before = blocks(&segment);
+        one.release(first);
+        assert_eq!(blocks(&segment), before, "it is kept");
+        let [longer, shorter] = [8193, 4096].map(|len| one.allocate(len).unwrap());
+        assert!(longer.offset != first.offset && shorter.offset != first.offset);
+        let again = one.allocate(8192).unwrap();
+        assert_eq!((again.offset, again.len), (first.offset, 8192));
+        assert_ne!(one.allocate(8192).unwrap().offset, again.offset);
+        let (a, b) = (one.map(again).unwrap(), other.map(again).unwrap());
+        assert_eq!((a.base(), b.base(), a.len()), (places.0, places.1, 8192));
+        // SAFETY: the mapping has 8192 bytes, which nobody changes.
+        let bytes = unsafe { std::slice::from_raw_parts(b.base(), 8192) };
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        assert_eq!(blocks(&segment), before);
+        // What another process has released is its own.
+        drop((a, b));
+        one.release(again);
+        assert_ne!(other.allocate(8192).unwrap().offset, again.offset);
+    }
+
+    #[test]
+    fn few_ranges_and_mappings_are_kept() {
+        let (one, _, segment) = two_processes();
+        let all: Vec<_> = (0..50)
+            .map(|_| one.allocate(ALIGN_BYTES).unwrap())
+            .collect();
+        let mappings: Vec<_> = all.iter().map(|range| one.map(*range).unwrap()).collect();
+        let before = blocks(&segment);
+        for mapping in &mappings {
+            // SAFETY: the mapping is that long, and only this thread uses it.
+            unsafe { mapping.base().write_bytes(1, mapping.len()) };
+        }
+        drop(mappings);
+        all.iter().for_each(|range| one.release(*range));
+        let kept = KEPT_MAX as u64 * KEPT_RANGE_MAX_BYTES;
+        assert_eq!(blocks(&segment) - before, kept as i64 / 512);
+        // Those that were released last are the first to be used again.
+        for range in all.iter().rev().take(KEPT_MAX) {
+            assert_eq!(one.allocate(ALIGN_BYTES).unwrap(), *range);
+            assert!(one.0.cache().take_mapping(range.offset).is_some());
+        }
+        assert!(one.allocate(ALIGN_BYTES).unwrap().offset > all[49].offset);
+        assert!(
+            all.iter()
+                .all(|r| one.0.cache().take_mapping(r.offset).is_none())
+        );
     }
 
     #[test]
