@@ -34,6 +34,7 @@ mod shared_copy;
 mod short_update;
 mod target;
 mod transfer;
+mod transfer_queue;
 
 pub use accumulate::Operands;
 pub use create::NewWindow;
@@ -52,6 +53,7 @@ use short_update::Offers;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use target::{Extents, Reach, Target, Targets};
+use transfer_queue::TransferQueue;
 
 /// How a window was made (MPI_WIN_CREATE_FLAVOR).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -227,6 +229,8 @@ impl Win {
             offers: Offers::default(),
             puts: StateLock::new(PutQueue::default()),
             has_puts: Default::default(),
+            transfers: StateLock::new(TransferQueue::new()),
+            has_transfers: Default::default(),
             stored: Default::default(),
             access: Default::default(),
             pending: Mutex::default(),

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 /// Bytes of a put that is queued, at most. A choice: longer ones are copied faster than a call
 /// takes.
-const PUT_MAX_BYTES: usize = 512;
+pub(super) const PUT_MAX_BYTES: usize = 512;
 /// Runs in the queue, at most: as many as one call takes.
 const RUNS_MAX: usize = 64;
 /// Bytes in the queue, at most.
@@ -63,7 +63,7 @@ impl Win {
         &self,
         target: &Target,
         from: *const u8,
-        at: *mut u8,
+        at: u64,
         len: usize,
     ) -> Result<bool> {
         if len > PUT_MAX_BYTES {
@@ -76,7 +76,7 @@ impl Win {
         // SAFETY: the caller's promise.
         let bytes = unsafe { std::slice::from_raw_parts(from, len) };
         let mut queue = target.puts.lock();
-        queue.push(at.addr() as u64, bytes);
+        queue.push(at, bytes);
         let full = queue.is_full();
         target.has_puts.store(true, Ordering::Relaxed);
         drop(queue);
@@ -86,19 +86,23 @@ impl Win {
         Ok(true)
     }
 
-    /// Writes the queued puts into the target's memory, to which this process has direct access
-    /// then.
+    /// Does what is queued for the target: small puts, then what [`Win::queue_transfer`] has. This
+    /// process has direct access to its memory then.
     ///
-    /// Errors: RmaRange if the target's memory cannot be written there.
+    /// Errors: RmaRange if the target's memory cannot be accessed there.
     #[inline]
     pub(super) fn drain_puts(&self, target: &Target) -> Result<()> {
         match target.reach {
             Reach::Peer(memory) => {
                 self.await_taken(target);
-                if !target.has_puts.load(Ordering::Acquire) {
-                    return Ok(());
+                let mut result = Ok(());
+                if target.has_puts.load(Ordering::Acquire) {
+                    result = self.drain(target, memory);
                 }
-                self.drain(target, memory)
+                if target.has_transfers.load(Ordering::Acquire) {
+                    result = result.and(self.drain_transfers(target, memory));
+                }
+                result
             }
             _ => Ok(()),
         }
@@ -157,6 +161,9 @@ impl Win {
         target: &Target,
         which: impl FnOnce(&Inboxes) -> &Inbox,
     ) -> Result<()> {
+        if target.has_transfers.load(Ordering::Acquire) {
+            return self.drain_puts(target);
+        }
         if target.reach == Reach::Mapped || !target.has_puts.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use crate::device::{FindPeer, Offered, PeerMemory, ReadError, UPDATE_WORDS};
 use std::ops::Range;
 
 /// The shortest copy that is shared, bytes. A choice: below, a call takes longer than its bytes.
-const SHARED_MIN_BYTES: usize = 32 << 10;
+pub(super) const SHARED_MIN_BYTES: usize = 32 << 10;
 /// Bytes that are shared at a time. A choice: the target does nothing else during its part, which
 /// takes some 25 microseconds.
 const SHARED_MAX_BYTES: usize = 512 << 10;

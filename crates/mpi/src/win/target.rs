@@ -6,6 +6,7 @@ use super::fence::full_barrier;
 use super::put_queue::PutQueue;
 use super::remote;
 use super::short_update::Offers;
+use super::transfer_queue::TransferQueue;
 use crate::ProcId;
 use crate::device::{PeerMemory, SegmentKey, UpdateSlot};
 use crate::state_lock::StateLock;
@@ -68,6 +69,10 @@ pub(super) struct Target {
     pub puts: StateLock<PutQueue>,
     /// There are any.
     pub has_puts: AtomicBool,
+    /// Longer puts, or gets, on a peer's memory.
+    pub transfers: StateLock<TransferQueue>,
+    /// There are any.
+    pub has_transfers: AtomicBool,
     /// Something has been stored in its mapped memory by plain stores since the last full barrier.
     pub stored: AtomicBool,
     /// Whether this process has access now, and by what: [`CLOSED`], or bits.

@@ -151,37 +151,37 @@ impl Win {
                 unsafe { Datatype::copy_typed(from, here) };
             }
             (Reach::Peer(memory), way) => {
-                if way == Way::Put
-                    && let (Some(from), Some(to)) = (one_run(here), one_run(there))
-                {
-                    let len = message_len(origin.count, origin.datatype);
+                let (Some(near), Some(far)) = (one_run(here), one_run(there)) else {
+                    self.drain_puts(target)?;
                     // SAFETY: the caller's promise.
-                    if unsafe { self.queue_put(target, from, to, len) }? {
-                        return Ok(None);
-                    }
+                    let copied = unsafe { copy_peer(memory, way == Way::Put, here, there) };
+                    return copied
+                        .map_err(|e| peer_error(e, target, call))
+                        .map(|()| None);
+                };
+                let len = message_len(origin.count, origin.datatype);
+                let far = far.addr() as u64;
+                // What has a request is complete when this returns.
+                if wants_request {
+                    self.drain_puts(target)?;
+                // SAFETY: the caller's promise.
+                } else if unsafe { self.queue_transfer(target, way, near, far, len) }? {
+                    return Ok(None);
+                }
+                // SAFETY: as above.
+                if way == Way::Put && unsafe { self.queue_put(target, near, far, len) }? {
+                    return Ok(None);
                 }
                 self.drain_puts(target)?;
-                if way == Way::Get
-                    && let (Some(to), Some(from)) = (one_run(here), one_run(there))
-                {
-                    let len = message_len(origin.count, origin.datatype);
-                    // SAFETY: the caller's promise.
-                    let got = unsafe { self.get_short(target, from.addr() as u64, to, len) };
-                    if let Some(got) = got {
-                        return got.map_err(|e| peer_error(e, target, call)).map(|()| None);
-                    }
-                }
-                let copied = match (one_run(here), one_run(there)) {
-                    (Some(at), Some(to)) => {
-                        let len = message_len(origin.count, origin.datatype);
-                        // SAFETY: the caller's promise.
-                        unsafe {
-                            self.copy_with_target((target, memory), way, at, to.addr() as u64, len)
-                        }
-                    }
+                let short = match way {
                     // SAFETY: as above.
-                    _ => unsafe { copy_peer(memory, way == Way::Put, here, there) },
+                    Way::Get => unsafe { self.get_short(target, far, near, len) },
+                    Way::Put => None,
                 };
+                let copied = short.unwrap_or_else(|| {
+                    // SAFETY: as above.
+                    unsafe { self.copy_with_target((target, memory), way, near, far, len) }
+                });
                 copied.map_err(|e| peer_error(e, target, call))?;
             }
             (Reach::Remote, way) => {
