@@ -521,6 +521,14 @@ class Cases:
                 within=6,
                 words=["rank 0.*MPI_Finalize.*2 messages.*4 bytes from rank 1 with tag 8"],
             )
+        # The data of one may lie where the other's signature is: then it is not named.
+        self.case(
+            "a barrier where others are in an alltoall that fills several slots of their board",
+            self.mpiexec("-n", 16, die, "mismatch-alltoall-barrier", 15, 4),
+            status="bad",
+            within=6,
+            words=["MPI_(Alltoall|Barrier)", "same collectives in the same order"],
+        )
         self.case(
             "a peer that has finished",
             self.mpiexec("-n", 3, die, "gone"),

@@ -294,6 +294,10 @@ int main(int argc, char **argv)
         } else if (is(calls, "allreduce-barrier")) {
             own ? MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD)
                 : MPI_Barrier(MPI_COMM_WORLD);
+        } else if (is(calls, "alltoall-barrier")) { /* so long that a slot has no room for it */
+            static int blocks[2][16 * 64];
+            own ? MPI_Barrier(MPI_COMM_WORLD)
+                : MPI_Alltoall(blocks[0], 64, MPI_INT, blocks[1], 64, MPI_INT, MPI_COMM_WORLD);
         } else if (is(calls, "window")) { /* as many bytes as what ranks of one node agree about */
             long terms[8] = {0}, sums[8];
             MPI_Win win;

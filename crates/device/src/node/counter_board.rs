@@ -78,6 +78,23 @@ impl CounterBoardGroup {
         self.wait(what, Awaited::Part, |b, phase, _| b.progress(phase) >= 0);
     }
 
+    /// Begins a run of `count` phases, at most [`PHASES`], in which all members post at once.
+    /// Blocks until their slots may be written to. Until [`CounterBoardGroup::end_run`] the first
+    /// is the current phase: a member posts in it when it has written all its slots of the run,
+    /// and when it is open, all of them may be read.
+    pub fn begin_run(&mut self, count: u64, what: &WaitingFor<'_>) {
+        debug_assert!(count <= PHASES as u64);
+        self.phase += 1;
+        self.wait(what, Awaited::Part, |b, first, _| b.are_free(first, count));
+    }
+
+    /// This member has read in the run of `count` phases. It does not need their slots any more.
+    pub fn end_run(&mut self, d: &Device, count: u64) {
+        let progress = self.board.end_run(self.phase, count);
+        self.wake_for_part(d, progress);
+        self.phase += count - 1;
+    }
+
     /// Member `i`'s slot: `stride` bytes, a multiple of 64, equal on all members. All slots
     /// together have [`CounterBoardGroup::size`] · [`SLOT_MAX_BYTES`] bytes.
     #[inline]
@@ -183,10 +200,14 @@ impl CounterBoardGroup {
 
     #[inline]
     fn add(&self, d: &Device, phase: u64, count: u64) {
-        let all = COUNT_PER_MEMBER as i64 * i64::from(self.size());
-        let now = self.board.add(phase, count);
-        // A member may wait for this part of the board.
-        if now == all {
+        let progress = self.board.add(phase, count);
+        self.wake_for_part(d, progress);
+    }
+
+    /// Wakes who may wait for a part of the board, if all are done with its phase.
+    #[inline]
+    fn wake_for_part(&self, d: &Device, progress: i64) {
+        if progress == COUNT_PER_MEMBER as i64 * i64::from(self.size()) {
             self.wake(d, Awaited::Part);
         }
     }

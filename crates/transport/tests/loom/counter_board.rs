@@ -67,6 +67,29 @@ impl Member {
         assert_eq!(sum, self.phase * 20 + 1);
         self.board.add(self.phase, 1);
     }
+    /// Both members post in as many phases as the board has parts at once, and read in each.
+    fn exchange_run(&mut self) {
+        const COUNT: u64 = memory::PHASES as u64;
+        let first = self.phase + 1;
+        while !self.board.are_free(first, COUNT) {
+            thread::yield_now();
+        }
+        for phase in first..first + COUNT {
+            self.phase = phase;
+            self.write(self.me, phase * 10 + self.me as u64);
+        }
+        if self.board.add(first, 1) == 2 {
+            self.board.open(first);
+        }
+        while !self.board.is_open(first) {
+            thread::yield_now();
+        }
+        for phase in first..first + COUNT {
+            self.phase = phase;
+            assert_eq!(self.read(0) + self.read(1), phase * 20 + 1);
+        }
+        self.board.end_run(first, COUNT);
+    }
     /// One member posts and goes on.
     fn broadcast(&mut self, root: usize) {
         self.begin();
@@ -108,6 +131,83 @@ fn a_root_runs_ahead_by_no_more_than_the_board_has_room_for() {
         m.exchange();
         m.broadcast(0);
         m.exchange();
+    });
+}
+
+#[test]
+fn a_run_of_phases_waits_for_all_of_its_parts() {
+    both(3, |m| (0..3).for_each(|_| m.exchange_run()));
+    both(3, |m| {
+        m.exchange_run();
+        m.exchange();
+        m.exchange_run();
+        m.broadcast(1);
+    });
+    both(3, |m| {
+        m.broadcast(0);
+        m.broadcast(0);
+        m.exchange_run();
+        m.broadcast(1);
+        m.exchange_run();
+    });
+}
+
+/// Sleeps until `until` holds. Others ring the bell when they have seen the flag.
+fn sleep_until(asleep: &AtomicU32, bell: &Notify, until: impl Fn() -> bool) {
+    while !until() {
+        asleep.store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
+        if !until() {
+            bell.wait();
+        }
+    }
+}
+
+/// Both members go through a run, and then wait for one of its parts each. They sleep whenever they
+/// wait. Each wakes the other once for the data, and once for all parts.
+#[test]
+fn a_member_that_waits_for_a_run_is_woken() {
+    use counter_board::Awaited::{Data, Part};
+    const COUNT: u64 = memory::PHASES as u64;
+    check(2, || {
+        let asleep = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+        let bells = Arc::new([Notify::new(), Notify::new()]);
+        let member = move |m: Member, last: u64| {
+            let (asleep, bells) = (asleep.clone(), bells.clone());
+            move || {
+                let (b, other) = (&m.board, 1 - m.me);
+                let wait = |what, until: &dyn Fn() -> bool| {
+                    if !until() {
+                        b.begin_wait(what);
+                        sleep_until(&asleep[m.me], &bells[m.me], until);
+                        b.end_wait(what);
+                    }
+                };
+                let wake = |what| {
+                    if b.has_waiting(what) && asleep[other].swap(0, Ordering::SeqCst) != 0 {
+                        bells[other].notify();
+                    }
+                };
+                let first = 1;
+                wait(Part, &|| b.are_free(first, COUNT));
+                if b.add(first, 1) == 2 {
+                    b.open(first);
+                    wake(Data);
+                } else {
+                    wait(Data, &|| b.is_open(first));
+                }
+                if b.end_run(first, COUNT) == 2 * counter_board::COUNT_PER_MEMBER as i64 {
+                    wake(Part);
+                }
+                // Waits for one part of those that the run has used, whichever it is.
+                wait(Part, &|| b.are_free(last, 1));
+            }
+        };
+        let [a, b] = members();
+        let (a, b) = (member(a, 1 + COUNT), member(b, 2 + COUNT));
+        let other = thread::spawn(b);
+        a();
+        other.join().unwrap();
     });
 }
 

@@ -1,7 +1,8 @@
 //! The call of a collective through a board: its operation, its data and its signature.
 
+use super::slots::stride_of;
 use crate::coll::executor::{Form, Function, Name, Signature, View, mismatch, root_bits};
-use crate::device::{POST_MAX_BYTES, SLOT_MAX_BYTES};
+use crate::device::{FLAT_MAX_RANKS, PHASES, POST_MAX_BYTES, SLOT_MAX_BYTES};
 use crate::{Datatype, Error, Op, err};
 use ferry_schedule::{Collective, NeighbourExchange, Piece, Region, Root};
 use std::sync::Arc;
@@ -22,6 +23,12 @@ pub(super) enum BoardOp {
     },
     Alltoall {
         recv: i64,
+    },
+    /// An alltoall whose blocks do not fit a slot, in a run of phases of a counter board. Each
+    /// block has `block` bytes.
+    AlltoallInParts {
+        recv: i64,
+        block: usize,
     },
     Allreduce,
     ReduceScatter {
@@ -169,6 +176,31 @@ fn plan_blocks(collective: &Collective<'_>, me: u32, n: i64) -> Option<BoardCall
     }
 }
 
+/// Most phases of a run. Two runs can be under way, so that a rank need not wait until all have
+/// read in the one before. Longer ones were not always faster than messages
+/// (docs/measured/scale.md).
+const RUN_MAX_PHASES: usize = PHASES / 2;
+
+/// The board call of an alltoall among so many ranks that no flat board serves them, whose blocks
+/// do not fit one slot but those of a run of phases. `None`: it is none. All ranks decide alike.
+/// Its length is that of the blocks in one slot.
+#[cold]
+pub(super) fn plan_in_parts(collective: &Collective<'_>, n: u32) -> Option<BoardCall> {
+    let Collective::Alltoall { block, in_place } = *collective else {
+        return None;
+    };
+    let bytes = usize::try_from(block.bytes).ok()?;
+    let blocks = POST_MAX_BYTES.checked_div(bytes)?;
+    let fits = n > FLAT_MAX_RANKS && n as usize <= blocks.saturating_mul(RUN_MAX_PHASES);
+    let (recv, each) = (block.recv, if in_place { block.recv } else { block.send });
+    fits.then_some(BoardCall {
+        op: BoardOp::AlltoallInParts { recv, block: bytes },
+        len: blocks * bytes,
+        input: input(each.checked_mul(i64::from(n))?, in_place),
+        in_place,
+    })
+}
+
 /// [`plan_call`] of a reduction.
 #[inline]
 fn plan_reduction(
@@ -260,7 +292,7 @@ pub(super) fn plan_exchange(
 }
 
 /// The names of the operations, in the order of their codes on a board, from 1 on.
-const NAMES: [Name; 13] = [
+const NAMES: [Name; 14] = [
     Name::Barrier,
     Name::Allgather,
     Name::Alltoall,
@@ -274,11 +306,14 @@ const NAMES: [Name; 13] = [
     Name::Reduce,
     Name::NeighborAllgather,
     Name::NeighborAlltoall,
+    // In parts.
+    Name::Alltoall,
 ];
 
 const BCAST_CODE: u32 = 8;
 const NEIGHBOR_ALLGATHER_CODE: u32 = 12;
 const NEIGHBOR_ALLTOALL_CODE: u32 = 13;
+const ALLTOALL_IN_PARTS_CODE: u32 = 14;
 
 /// The signature of a rank's call on a board. All ranks must post the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -286,7 +321,7 @@ pub(super) struct Posted {
     /// Index in [`NAMES`], plus 1.
     pub(super) code: u32,
     pub(super) root: u32,
-    /// Bytes of each slot.
+    /// Bytes of each slot; of an alltoall in parts, those of a block.
     pub(super) len: u32,
 }
 
@@ -294,6 +329,30 @@ impl Posted {
     #[inline]
     pub(super) fn is_bcast(self) -> bool {
         self.code == BCAST_CODE
+    }
+
+    /// Bytes of data in a slot.
+    #[inline]
+    pub(super) fn slot_len(self) -> usize {
+        let len = self.len as usize;
+        match self.code {
+            ALLTOALL_IN_PARTS_CODE => POST_MAX_BYTES.checked_div(len).unwrap_or(0) * len,
+            _ => len,
+        }
+    }
+
+    /// Bytes from one member's slot of a counter board to the next one's.
+    pub(super) fn stride(self) -> usize {
+        stride_of(self.slot_len())
+    }
+
+    /// Bytes that a rank of `size` ranks gives in the call.
+    fn given(self, size: u32) -> usize {
+        let slots = match self.code {
+            ALLTOALL_IN_PARTS_CODE => size,
+            _ => 1,
+        };
+        self.len as usize * slots as usize
     }
 
     /// Can a rank that posts this and one that posts `other` be in the same call? Two neighbours
@@ -314,8 +373,8 @@ impl Posted {
     /// signature is invalid.
     #[cold]
     pub(super) fn disagreement(self, peer: u32, theirs: Option<Posted>, size: u32) -> Error {
-        let signatures = theirs.map(|t| (t.len, t.signature(), self.signature()));
-        let len = self.len;
+        let signatures = theirs.map(|t| (t.given(size), t.signature(), self.signature()));
+        let len = self.given(size);
         match signatures {
             Some((_, Some(theirs), Some(own))) if theirs != own => {
                 mismatch(peer, theirs, own, size)
@@ -343,6 +402,7 @@ impl BoardCall {
             BoardOp::Barrier => (1, 0),
             BoardOp::Allgather { .. } => (2, 0),
             BoardOp::Alltoall { .. } => (3, 0),
+            BoardOp::AlltoallInParts { .. } => (ALLTOALL_IN_PARTS_CODE, 0),
             BoardOp::Allreduce => (4, root_bits(root)),
             BoardOp::ReduceScatter { .. } => (5, 0),
             BoardOp::Scan { inclusive: true } => (6, 0),
@@ -356,11 +416,20 @@ impl BoardCall {
                 NeighbourExchange::Alltoall(_) => (NEIGHBOR_ALLTOALL_CODE, 0),
             },
         };
+        let len = match self.op {
+            BoardOp::AlltoallInParts { block, .. } => block,
+            _ => self.len,
+        };
         Posted {
             code,
             root,
-            len: self.len as u32,
+            len: len as u32,
         }
+    }
+
+    /// Bytes that a rank of `size` ranks posts, in all its slots.
+    pub(super) fn given(&self, size: u32) -> usize {
+        self.posted(-1).given(size)
     }
 
     /// The signature that the ranks post whose data this rank reads.

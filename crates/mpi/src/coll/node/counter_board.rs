@@ -1,6 +1,7 @@
 //! Collectives through a counter board. All members post. The last one to post opens the phase.
 //! Then all members read.
 
+use super::alltoall_in_parts::Run;
 use super::board_call::{
     BoardCall, BoardOp, Posted, SIGNATURE_BYTES, not_posted_error, own_length_error,
 };
@@ -74,10 +75,26 @@ impl CounterBoard {
                 let word: *const u64 = slot.wrapping_add(stride - SIGNATURE_BYTES).cast();
                 // SAFETY: the word is within the board, and aligned.
                 let posted = read_word(unsafe { word.read_volatile() }, mark)?;
+                // The word of another rank's slot, of another length, may lie here.
+                let posted = Some(posted).filter(|p| p.stride() == stride)?;
                 let peer = if posted.is_bcast() { posted.root } else { i };
                 Some((peer, posted))
             })
         })
+    }
+
+    /// Counts a phase, and notes what this rank posts in it.
+    #[inline]
+    fn record(&mut self, call: &BoardCall, b: &CollArgs<'_>) {
+        self.phase += 1;
+        let (phase, posted) = (self.phase, call.posted(b.root));
+        let stride = stride_of(call.len);
+        let posts = !posted.is_bcast() || posted.root == b.comm.rank();
+        self.recent[phase as usize % PHASES] = posts.then_some(Recent {
+            phase,
+            stride,
+            posted,
+        });
     }
 
     /// Runs a collective through the board.
@@ -90,15 +107,16 @@ impl CounterBoard {
         b: &CollArgs<'_>,
         waiting_for: &WaitingFor<'_>,
     ) -> Result<()> {
-        self.phase += 1;
+        if let BoardOp::AlltoallInParts { recv, block } = call.op {
+            let (run, first) = (Run::new(recv, block, self.group.size()), self.phase + 1);
+            (0..run.phases()).for_each(|_| self.record(call, b));
+            // SAFETY: the caller's promise.
+            return unsafe {
+                run.execute(&mut self.group, self.context, first, call, b, waiting_for)
+            };
+        }
+        self.record(call, b);
         let (phase, posted) = (self.phase, call.posted(b.root));
-        let stride = stride_of(call.len);
-        let posts = !posted.is_bcast() || posted.root == b.comm.rank();
-        self.recent[phase as usize % PHASES] = posts.then_some(Recent {
-            phase,
-            stride,
-            posted,
-        });
         let group = &mut self.group;
         group.begin(waiting_for);
         let group = &*group;

@@ -148,6 +148,7 @@ impl<'a, B: PhaseBoard> Phase<'a, B> {
                 BoardOp::Barrier
                 | BoardOp::Allgather { .. }
                 | BoardOp::Alltoall { .. }
+                | BoardOp::AlltoallInParts { .. }
                 | BoardOp::Allreduce
                 | BoardOp::ReduceScatter { .. } => self.take_from_all(call),
             }

@@ -7,6 +7,7 @@
 //! A *flat board* is for few members that have a core each: each polls the other slots. A *counter
 //! board* is for all other communicators: a counter shows that all members have posted.
 
+mod alltoall_in_parts;
 mod background;
 mod background_flat;
 mod background_set_up;
@@ -25,7 +26,7 @@ use super::{neighbour, select};
 use crate::device::{self, FLAT_MAX_RANKS, FlatBoardGroup};
 use crate::{Comm, Error, Result};
 pub(super) use background::{BackgroundBoards, init, start};
-use board_call::{BoardCall, plan_call, plan_exchange};
+use board_call::{BoardCall, plan_call, plan_exchange, plan_in_parts};
 use counter_board::CounterBoard;
 use ferry_schedule::{Collective, Kind, NeighbourExchange};
 use set_up::set_up;
@@ -65,7 +66,14 @@ pub(super) unsafe fn run(collective: &Collective<'_>, b: &CollArgs<'_>) -> Optio
     }
     // Borrowed: a move of it would wait for the stores that have just made it.
     let call = plan_call(collective, comm.rank(), comm.size(), b.reduction);
-    let call = call.as_ref()?;
+    let in_parts;
+    let call = match &call {
+        Some(call) => call,
+        None => {
+            in_parts = plan_in_parts(collective, comm.size())?;
+            &in_parts
+        }
+    };
     // SAFETY: the caller's promise.
     unsafe { run_call(call, Function::of(collective, Form::Blocking), b) }
 }
@@ -149,7 +157,7 @@ unsafe fn run_call(call: &BoardCall, function: Function, b: &CollArgs<'_>) -> Op
         }
     };
     if result.is_err()
-        && let Some(e) = error_at_board(comm, tag, call.len, &device::device())
+        && let Some(e) = error_at_board(comm, tag, call.given(comm.size()), &device::device())
     {
         *board = CommBoard::Failed(e.clone());
         return Some(Err(e));

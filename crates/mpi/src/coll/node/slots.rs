@@ -70,7 +70,7 @@ impl Slots {
         phase: u64,
         posted: Posted,
     ) -> Slots {
-        let (len, mark) = (posted.len as usize, phase_mark(context, phase));
+        let (len, mark) = (posted.slot_len(), phase_mark(context, phase));
         let stride = stride_of(len);
         Slots {
             first: group.slot_in(phase, 0, stride),
@@ -94,7 +94,7 @@ impl Slots {
     }
 
     /// `len` bytes of the data in slot `i`, from `skip` on.
-    fn data(&self, i: u32, skip: usize, len: usize) -> Memory<'static> {
+    pub(super) fn data(&self, i: u32, skip: usize, len: usize) -> Memory<'static> {
         Memory::Run {
             address: self.at(i).wrapping_add(skip),
             len,
@@ -106,10 +106,20 @@ impl Slots {
     /// # Safety
     /// No other rank may use the slot now, and the input must be readable.
     pub(super) unsafe fn post(&self, i: u32, input: &Memory<'_>) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.post_len(i, input, self.len) }
+    }
+
+    /// As [`Slots::post`], of `len` bytes of input.
+    ///
+    /// # Safety
+    /// As for [`Slots::post`].
+    pub(super) unsafe fn post_len(&self, i: u32, input: &Memory<'_>, len: usize) -> bool {
+        debug_assert!(len <= self.len);
         // SAFETY: the caller's promise. The signature lies within the slot, and is aligned.
         unsafe {
             self.signature_at(i).write(self.word);
-            self.len == 0 || input.copy_to(&self.data(i, 0, self.len))
+            len == 0 || input.copy_to(&self.data(i, 0, len))
         }
     }
 
@@ -134,7 +144,7 @@ impl Slots {
 
     /// Checks that slot `i` has this rank's signature.
     #[inline]
-    fn check(&self, i: u32, error: &mut Option<Error>) {
+    pub(super) fn check(&self, i: u32, error: &mut Option<Error>) {
         // SAFETY: the word is within the board, aligned, and written before its rank posted.
         let found = unsafe { self.signature_at(i).read() };
         if found != self.word {
@@ -146,17 +156,31 @@ impl Slots {
     /// if a readable one does.
     #[cold]
     fn disagreement(&self, i: u32, found: u64) -> Error {
-        let size = self.size;
-        let mut all = (0..size).filter_map(|r| {
-            // SAFETY: as in `check`. A rank that has not posted has the word of another phase.
-            let word = unsafe { self.signature_at(r).read() };
-            Some((r, read_word(word, self.mark).filter(|p| *p != self.posted)?))
-        });
         let theirs = read_word(found, self.mark).filter(|p| *p != self.posted);
-        match (theirs, all.next()) {
-            (None, Some((r, theirs))) => self.posted.disagreement(r, Some(theirs), size),
-            (theirs, _) => self.posted.disagreement(i, theirs, size),
+        let error = || self.posted.disagreement(i, theirs, self.size);
+        match theirs {
+            None => self.first_disagreement().unwrap_or_else(error),
+            Some(_) => error(),
         }
+    }
+
+    /// The error of the first rank whose signature can be read and differs.
+    #[cold]
+    pub(super) fn first_disagreement(&self) -> Option<Error> {
+        // That of other slots than this call's lies at another place.
+        let mut strides = (64..=SLOT_MAX_BYTES).step_by(64);
+        let (r, theirs) = strides.find_map(|stride| {
+            (0..self.size).find_map(|r| {
+                let end = (r as usize + 1) * stride;
+                let word: *const u64 = self.first.wrapping_add(end - SIGNATURE_BYTES).cast();
+                // SAFETY: within the board, aligned. A rank that has not posted has the word of
+                // another phase, or data.
+                let posted = read_word(unsafe { word.read_volatile() }, self.mark)?;
+                let differs = posted != self.posted && posted.stride() == stride;
+                differs.then_some((r, posted))
+            })
+        })?;
+        Some(self.posted.disagreement(r, Some(theirs), self.size))
     }
 
     /// Reduces the data of ranks `from` to below `to` into `result`. The order of operands is that

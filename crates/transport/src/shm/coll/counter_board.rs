@@ -7,6 +7,20 @@
 //! have, the part may be used again. A member that only posts, such as a broadcast's root, is at
 //! most `PHASES` ahead of the others. Phases of different parts need not end in their order.
 //!
+//! In one call all members can go through a *run* of up to [`PHASES`] consecutive phases at once,
+//! for data that one slot has no room for. A member waits until all of the run's parts are free
+//! ([`CounterBoard::are_free`]), writes its slots in them, and counts itself in the first phase.
+//! When that one is open, all slots of the run may be read. Then the member ends the run
+//! ([`CounterBoard::end_run`]): first the other phases, the first one last.
+//!
+//! - Nobody writes over what somebody still reads: a part is free when all members are done with
+//!   its last phase. In a run, too, each member is done with a phase only after it has read.
+//! - Nobody waits for ever. A run is no longer than the board has parts. So what used its parts
+//!   before belongs to earlier calls, and to end those the others need nothing of this run. Of the
+//!   members that wait, those in the earliest call wait for nobody in a later one.
+//! - Nobody is woken more than twice, for the parts and for the data. Whoever is the last one to be
+//!   done with the first phase knows that all are done with the others, and wakes for all parts.
+//!
 //! ```text
 //! line 0 ..          a counter for each part
 //! line PHASES + 1    members that wait for a phase's data and, from bit 32 on, for a part
@@ -111,6 +125,21 @@ impl CounterBoard {
     pub fn add(&self, phase: u64, share: u64) -> i64 {
         let before = self.counter(phase).fetch_add(share, Ordering::SeqCst);
         (before + share).wrapping_sub(self.base_of(phase)) as i64
+    }
+
+    /// Returns whether the slots of a run of `count` phases from `first` on may be written to.
+    pub fn are_free(&self, first: u64, count: u64) -> bool {
+        (first..first + count).all(|phase| self.progress(phase) >= 0)
+    }
+
+    /// This member has posted in a run of `count` phases from `first` on, and does not need their
+    /// slots any more. Returns the first phase's progress after that. If all members are done with
+    /// that one, they are done with the whole run.
+    pub fn end_run(&self, first: u64, count: u64) -> i64 {
+        for phase in first + 1..first + count {
+            self.add(phase, COUNT_PER_MEMBER);
+        }
+        self.add(first, 1)
     }
 
     /// Publishes that the data of `phase` are complete.
