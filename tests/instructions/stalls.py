@@ -13,7 +13,6 @@ import pathlib
 import platform
 import subprocess
 import sys
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 CALLS = ["receive", "send", "bcast", "allreduce", "barrier"]

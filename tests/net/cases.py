@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 
-from .hosts import HERE, PRIVATE, Network
+from .hosts import HERE, Network
 from .job import Job
 
 STRANGER = str(HERE / "stranger.py")
