@@ -36,6 +36,7 @@ mod other_launcher;
 mod own_launcher;
 mod rank_info;
 mod segment;
+mod soft;
 mod spawn_order;
 mod status;
 mod thread;
@@ -60,6 +61,7 @@ pub use own_launcher::{
 };
 pub use rank_info::{Malformed, PROTOCOL, RankInfo, new_key};
 pub use segment::{ARENA_BYTES, Segment, SegmentLayout};
+pub use soft::{SoftError, soft_count};
 pub use spawn_order::{ParentNews, ParentSocket, SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};
 pub use status::{
     KNOWN_JOBS_MAX, PEER_AT_PORT, PEER_OWN_PROGRAM, PEER_SEVERAL, RankState, RankStatus, SendSlot,

@@ -26,7 +26,7 @@ pub struct Options {
     pub label: bool,
     /// Which ranks read standard input.
     pub stdin: StdinTarget,
-    /// WaitStatus the job after this time.
+    /// End the job after this time.
     pub timeout: Option<Duration>,
     /// How ranks are bound to cores.
     pub bind: Binding,
@@ -83,6 +83,9 @@ pub struct MachineOptions {
 pub struct AppContext {
     /// Number of ranks. `None`: one, or as many as the hosts have slots.
     pub count: Option<u32>,
+    /// Which numbers of ranks the program can do with. `count` is the largest of them, once all
+    /// options were read.
+    pub soft: Option<String>,
     /// As the user wrote it: a path, or a name to look for in PATH.
     pub program: OsString,
     /// Its arguments.

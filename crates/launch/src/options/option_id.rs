@@ -4,6 +4,7 @@
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum OptionId {
     Count,
+    Soft,
     Wdir,
     Path,
     ConfigFile,

@@ -210,6 +210,9 @@ impl Parser {
             });
         };
         app.program = program;
+        if let Some(soft) = &app.soft {
+            app.count = Some(values::soft_count(soft, app.count)?);
+        }
         let mut end = AppEnd::Last;
         for argument in arguments.by_ref() {
             if argument == ":" {
@@ -254,6 +257,7 @@ impl Parser {
         let options = &mut self.options;
         match id {
             OptionId::Count => app.count = Some(given.value_as(values::count)?),
+            OptionId::Soft => app.soft = Some(given.text()?),
             OptionId::Wdir => app.wdir = Some(given.value()?.into()),
             OptionId::Path => app.path = given.value()?,
             OptionId::Env(id) => return self.apply_env(id, given, app),

@@ -119,6 +119,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "N ranks of the program (default 1, or as many as the hosts have slots)",
     ),
     option(
+        OptionId::Soft,
+        Section::Programs,
+        &["-soft"],
+        &["LIST"],
+        "as many of the N ranks as the list allows: numbers and first:last:stride, 2,4 or 1:9:2",
+    ),
+    option(
         OptionId::Wdir,
         Section::Programs,
         &["-wdir", "-wd", "-cwd"],
@@ -507,8 +514,26 @@ pub(super) fn split_inline_value(name: &str) -> (&str, Option<&str>) {
 /// short names are near each other.
 const SUGGESTION_EDITS_MAX: usize = 2;
 
-/// The error for an option that is not in the table, with the nearest name that is.
+/// Options that MPI 5.0 §11.5 suggests and Ferry does not support, without dashes, and what to do
+/// instead.
+const UNSUPPORTED: [(&str, &str); 2] = [
+    (
+        "arch",
+        "hosts are not chosen by their architecture: name them with -host",
+    ),
+    (
+        "file",
+        "options come from the file of -configfile, hosts from that of --hostfile",
+    ),
+];
+
+/// The error for an option that is not in the table, with what to write instead: its replacement if
+/// it is known, or else the nearest name in the table.
 pub(super) fn unknown(argument: &OsStr, name: &str) -> String {
+    if let Some((_, instead)) = UNSUPPORTED.iter().find(|(known, _)| *known == name) {
+        let argument = argument.to_string_lossy();
+        return format!("{argument} is not supported; {instead}");
+    }
     let names = OPTIONS.iter().flat_map(|option| option.names);
     let nearest = names
         .map(|known| (edit_distance(name, known.trim_start_matches('-')), *known))

@@ -26,6 +26,24 @@ fn one_program() {
 }
 
 #[test]
+fn soft_numbers_of_ranks() {
+    let o = run("-n 8 -soft 2:6:2 x : -soft 1,3 -n 2 y");
+    let counts: Vec<_> = o.apps.iter().map(|app| app.count).collect();
+    assert_eq!(counts, [Some(6), Some(1)]);
+    for (line, wanted) in [
+        ("-soft 2 x", "without -n"),
+        ("-n 2 -soft 0 x", "at least 1 rank"),
+        ("-n 2 -soft 3 x", "no number of processes up to 2"),
+        ("-n 2 -soft two x", "triplets first:last:stride"),
+        ("-n 2 -arch riscv64 x", "-arch is not supported; hosts"),
+        ("-n 2 --file f x", "--file is not supported; options"),
+    ] {
+        let error = read(line).unwrap_err();
+        assert!(error.contains(wanted), "{line}: {error}");
+    }
+}
+
+#[test]
 fn several_programs_with_own_and_shared_variables() {
     let o = run("-genv A 1 -np 2 -env B 2 x 7 : --np 3 -env A 9 --wdir /usr y : z");
     assert_eq!(

@@ -137,6 +137,20 @@ pub(super) fn count(option: &str, value: &OsStr) -> Result<u32, String> {
     }
 }
 
+/// -soft, with the value of -n: the number of ranks to start.
+pub(super) fn soft_count(soft: &str, max: Option<u32>) -> Result<u32, String> {
+    let Some(max) = max else {
+        return Err(format!(
+            "-soft {soft} without -n N, the most ranks to start"
+        ));
+    };
+    match ferry_job::soft_count(soft, max) {
+        Ok(0) => Err(format!("-soft {soft}: a job has at least 1 rank")),
+        Ok(count) => Ok(count),
+        Err(e) => Err(format!("-soft {soft:?}: {e}")),
+    }
+}
+
 /// --timeout.
 pub(super) fn seconds(option: &str, text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {

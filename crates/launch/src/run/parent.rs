@@ -189,6 +189,7 @@ fn app(program: &SpawnProgram) -> Result<AppContext, String> {
         (text(&both[..at]), text(both.get(at + 1..).unwrap_or(&[])))
     };
     Ok(AppContext {
+        soft: None,
         count: Some(program.count),
         program: text(&program.command),
         arguments: program.arguments.iter().map(|a| text(a)).collect(),

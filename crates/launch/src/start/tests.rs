@@ -5,6 +5,7 @@ use crate::options::{AppContext, InheritedEnv};
 
 fn app(set: &[(&str, &str)], pass: InheritedEnv) -> AppContext {
     AppContext {
+        soft: None,
         path: "".into(),
         count: Some(1),
         program: "true".into(),

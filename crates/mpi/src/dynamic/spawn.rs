@@ -10,7 +10,7 @@ use crate::comm::agree::{Agreement, Reader, put_u64};
 use crate::device::{self, Device};
 use crate::process::process;
 use crate::{Error, Info, Kind, Result, err};
-use ferry_job::{SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};
+use ferry_job::{SoftError, SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -294,49 +294,12 @@ fn variables_of(env: &[u8]) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-/// The largest number of processes that "soft" allows, at most `maxprocs`: a list of numbers and
-/// triplets a:b:c, which are a, a + c, … up to b (MPI 5.0 §11.8.4).
+/// The number of processes that the info key "soft" allows, at most `maxprocs`.
 fn soft_count(soft: &str, maxprocs: u32) -> Result<u32> {
-    let wrong = || {
-        err!(
-            InfoValue,
-            "soft is {soft:?}; it should be a list of numbers and of triplets first:last:stride"
-        )
-    };
-    let mut most = None;
-    for item in soft.split(',').map(str::trim).filter(|i| !i.is_empty()) {
-        let numbers: Vec<i64> = item
-            .split(':')
-            .map(|n| n.trim().parse::<i64>())
-            .collect::<std::result::Result<_, _>>()
-            .map_err(|_| wrong())?;
-        let (first, last, stride) = match numbers[..] {
-            [n] => (n, n, 1),
-            [first, last] => (first, last, 1),
-            [first, last, stride] if stride != 0 => (first, last, stride),
-            _ => return Err(wrong()),
-        };
-        let max = i64::from(maxprocs);
-        let in_range = |n: i64| (0..=max).contains(&n).then_some(n);
-        // The largest of first, first + stride, … that is neither beyond last nor above maxprocs.
-        let best = if stride > 0 {
-            let end = last.min(max);
-            (first <= end).then(|| first + (end - first) / stride * stride)
-        } else if first <= max {
-            (first >= last).then_some(first)
-        } else {
-            let next = first - (first - max + -stride - 1) / -stride * -stride;
-            (next >= last).then_some(next)
-        };
-        most = most.max(best.and_then(in_range));
-    }
-    let most = most.ok_or_else(|| {
-        err!(
-            Spawn,
-            "soft ({soft}) allows no number of processes up to maxprocs ({maxprocs})"
-        )
-    })?;
-    Ok(most as u32)
+    ferry_job::soft_count(soft, maxprocs).map_err(|e| match e {
+        SoftError::NoList => err!(InfoValue, "soft is {soft:?}; {e}"),
+        SoftError::NoneUpTo(_) => err!(Spawn, "soft is {soft:?}; {e}"),
+    })
 }
 
 /// Has a launcher started, and orders processes from it. `None`: the launcher of this job, which is
@@ -426,28 +389,4 @@ pub(super) fn forget_parent() {
     let freed = parent_slot().take_if(|comm| comm.is_freed());
     // Without the lock: it may be the last.
     drop(freed);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn soft_means_the_largest_number_that_it_allows() {
-        for (soft, maxprocs, count) in [
-            ("3", 5, 3),
-            ("1:10", 5, 5),
-            ("1:10:3", 5, 4),
-            ("2,4, 8", 6, 4),
-            ("10:1:-4", 7, 6),
-            ("0", 3, 0),
-            ("8,1:3", 9, 8),
-            ("5:1:-1", 3, 3),
-        ] {
-            assert_eq!(soft_count(soft, maxprocs).unwrap(), count, "{soft}");
-        }
-        for wrong in ["x", "1:2:0", "1:2:3:4", "", "7", "-3"] {
-            assert!(soft_count(wrong, 5).is_err(), "{wrong:?}");
-        }
-    }
 }
