@@ -434,7 +434,7 @@ impl<'a> Job<'a> {
         if self.alive > 0 {
             self.check_job(now);
         } else if self.hang.next_check <= now {
-            self.wait_for_spawned();
+            self.publish_finished();
         }
         // Also when all ranks have ended: jobs that they started may not have.
         if self.hang.next_check <= now {

@@ -139,7 +139,7 @@ impl Job<'_> {
         if self.shutdown.is_some() {
             return;
         }
-        let found = self.found_end();
+        let found = self.announced_hang_text();
         let (text, status) = match &found {
             Some(text) => (text.as_str(), STATUS_HANG),
             None => (text, status),
@@ -197,7 +197,7 @@ impl Job<'_> {
         for stream in 0..self.output.streams() {
             self.output.end(stream);
         }
-        self.peers.leave();
+        self.peers.announce_end();
         self.note_other_mpi();
         self.flush();
         while !self.output.is_empty() && self.end_requests < 2 {

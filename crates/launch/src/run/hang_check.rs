@@ -58,10 +58,10 @@ impl Job<'_> {
             return;
         }
         if self.options.on_hang == OnHang::Ignore {
-            return self.peers.tell(&self.known_jobs(), None);
+            return self.peers.update(&self.known_jobs(), None);
         }
-        if let Some(hang) = self.peers.found().cloned() {
-            return self.hang_was_found(&hang);
+        if let Some(hang) = self.peers.announced_hang().cloned() {
+            return self.handle_announced_hang(&hang);
         }
         let seen = hang::stalled_state(&self.views(false));
         if self.hang.timer.check(now, seen.as_ref()) {
@@ -73,15 +73,15 @@ impl Job<'_> {
             self.hang.timer.is_long() && (self.hang.all_slept || self.all_sleep(seen.as_ref()));
         let sleeping = seen.filter(|_| self.hang.all_slept);
         let Some(state) = sleeping else {
-            return self.peers.tell(&self.known_jobs(), None);
+            return self.peers.update(&self.known_jobs(), None);
         };
         let (traffic, mut report) = (state.traffic, String::new());
-        // How long it sleeps is no news.
+        // The report tells how long ranks sleep, which alone is not published anew.
         if self.peers.is_news(&state.known_jobs, traffic) {
             report = self.job_report();
         }
         let own = Sleeping { traffic, report };
-        self.peers.tell(&state.known_jobs, Some(own));
+        self.peers.update(&state.known_jobs, Some(own));
         if self.hang.reported {
             return;
         }
@@ -95,11 +95,11 @@ impl Job<'_> {
                 self.wait_report()
             );
             self.report_hang(text);
-        } else if let Some((mut hang, traffic)) = self.peers.hanging()
-            && self.peers.prints(&hang)
+        } else if let Some((mut hang, traffic)) = self.peers.find_hang()
+            && self.peers.prints_report(&hang)
             && self.hang.timer.none_is_under_way(traffic)
         {
-            let who = match self.peers.relatives(&hang) {
+            let who = match self.peers.families_in(&hang) {
                 (true, true) => "those that it has started or met",
                 (true, false) => "those that it has started",
                 (false, _) => "those that it has met",
@@ -109,7 +109,7 @@ impl Job<'_> {
                  is under way\n{}",
                 hang.report
             );
-            // Before its ranks end, and those of the others find them dead.
+            // Before this job's ranks end: those of the others would report that as the cause.
             if self.options.on_hang == OnHang::End {
                 self.peers.announce(&hang);
             }
@@ -117,19 +117,19 @@ impl Job<'_> {
         }
     }
 
-    /// A launcher has found that this job hangs, with others.
-    fn hang_was_found(&mut self, hang: &Hang) {
+    /// A launcher has announced that this job hangs, with others.
+    fn handle_announced_hang(&mut self, hang: &Hang) {
         if self.hang.reported {
             return;
         }
-        if self.peers.prints(hang) {
+        if self.peers.prints_report(hang) {
             self.report_hang(hang.report.clone());
         } else if self.options.on_hang == OnHang::End && self.parent.is_none() {
             self.end("", STATUS_HANG);
         }
     }
 
-    /// The jobs that the ranks know.
+    /// The jobs with which the ranks are connected.
     fn known_jobs(&self) -> BTreeSet<u64> {
         let views = self.views(false);
         let running = views.iter().filter(|v| v.phase == RankPhase::Running);
@@ -138,7 +138,7 @@ impl Job<'_> {
 
     /// Who waits for whom in this job, which its title names.
     fn job_report(&self) -> String {
-        let started = if self.peers.is_below() {
+        let started = if self.peers.is_spawned() {
             " (MPI_Comm_spawn)"
         } else {
             ""
@@ -152,11 +152,11 @@ impl Job<'_> {
         hang::report_of_job(&title, &self.views(true), RankStatus::now())
     }
 
-    /// All ranks have ended, and jobs that they have started go on.
-    pub(super) fn wait_for_spawned(&mut self) {
-        let mut over = Sleeping::default();
-        over.traffic.has_finished = true;
-        self.peers.tell(&BTreeSet::new(), Some(over));
+    /// Publishes that all ranks have ended, while jobs that they have spawned continue.
+    pub(super) fn publish_finished(&mut self) {
+        let mut finished = Sleeping::default();
+        finished.traffic.has_finished = true;
+        self.peers.update(&BTreeSet::new(), Some(finished));
     }
 
     fn report_hang(&mut self, text: String) {
@@ -168,15 +168,15 @@ impl Job<'_> {
         }
     }
 
-    /// What to say when the job ends, if a launcher has found that it hangs, with others: their
-    /// ranks have ended, and what those of this job say of that is not the cause. Empty: another
-    /// launcher says it.
-    pub(super) fn found_end(&mut self) -> Option<String> {
+    /// What to print when the job ends, if a launcher has announced that it hangs, with others. The
+    /// others' ranks have ended then, and what this job's ranks print of that is not the cause.
+    /// Empty: another launcher prints the report. `None`: no hang was announced.
+    pub(super) fn announced_hang_text(&mut self) -> Option<String> {
         if self.options.on_hang != OnHang::End {
             return None;
         }
-        let hang = self.peers.found()?.clone();
-        let prints = self.peers.prints(&hang);
+        let hang = self.peers.announced_hang()?.clone();
+        let prints = self.peers.prints_report(&hang);
         Some(if prints {
             hang.report + ENDING
         } else {

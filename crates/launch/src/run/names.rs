@@ -124,10 +124,10 @@ impl Job<'_> {
         let answer = match request {
             Some(NameRequest::Contact) => {
                 let name = self.names.listener_name(&self.poll)?;
-                Some(self.peers.contact(&name))
+                Some(self.peers.listen(&name))
             }
             Some(NameRequest::JobConnected { contact }) => {
-                self.peers.expect(&contact);
+                self.peers.learn_contact(&contact);
                 Some(String::new())
             }
             _ => return self.names.ask(question),

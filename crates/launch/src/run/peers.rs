@@ -1,22 +1,24 @@
-//! Launchers of other jobs, which together find out that several jobs hang: the one that has
-//! started this one, those that it has started (MPI_Comm_spawn), and those of jobs that its ranks
-//! have met.
+//! Launchers of other jobs, which together find out that several jobs hang. A launcher has links to
+//! the launcher that has started it, to those that it has started (MPI_Comm_spawn), and to those of
+//! jobs with which its ranks have connected (MPI_Comm_connect, MPI_Comm_join).
 //!
-//! Each launcher says of its job which others its ranks know, and whether all of its ranks sleep.
-//! It passes on what others say (flooding, as in a link-state routing protocol), so that it reaches
-//! those further away. Such a statement has a number, and the newest counts. A job hangs if it
-//! sleeps, with all jobs that it knows, all that those know, and so on, and no message is under way
-//! among them. Jobs that are not known there, because they have disconnected, do not matter.
+//! Each launcher publishes a statement on its job: which other jobs its ranks are connected with,
+//! and whether all of its ranks sleep. It forwards the statements of others, so that they reach
+//! launchers without a direct link (flooding, as in a link-state routing protocol). Statements are
+//! numbered, and the newest counts.
+//!
+//! A job hangs if all of its ranks sleep, all jobs sleep that it reaches through such connections,
+//! and no message is in flight among them. Jobs that have disconnected are not reached.
 //!
 //! ```text
 //! launcher ── ferry-peer JOB ─▶    first: whose launcher it is
-//!          ── E job statement ─▶   a job sleeps (with its report), or moves
-//!          ── G job ───────────▶   a job is over
-//!          ── H jobs text ─────▶   these hang: their launchers end them
+//!          ── E job statement ─▶   a job's new statement (with its report, if it sleeps)
+//!          ── G job ───────────▶   a job has ended
+//!          ── H jobs text ─────▶   these jobs hang: their launchers end them
 //! ```
 //!
-//! When two jobs meet at a port, their ranks pass on where their launchers listen. Where two know
-//! each other by a third, the statements say it.
+//! Jobs that connect at a port exchange the contacts of their launchers. A launcher learns the
+//! contacts of other jobs from their statements.
 
 mod link;
 
@@ -29,37 +31,38 @@ use super::contact::{Network, job_of};
 use super::statement::{Input, Sleeping, Statement};
 use crate::hang::Traffic;
 
-/// What a launcher says first.
+/// The first message on a link, before the sender's job in hexadecimal.
 pub(super) const HELLO: &[u8] = b"ferry-peer ";
 
-/// Most jobs of which is remembered that they are over, although nobody knows them. A choice.
-const OVER_MAX: usize = 10_000;
+/// Ended jobs that are remembered at most, although no statement names them. A choice.
+const ENDED_JOBS_MAX: usize = 10_000;
 
-/// The launchers that this one knows, and what they have said.
+/// The links to other launchers, and what these have published.
 pub(super) struct Peers {
+    /// The id of this launcher's job.
     own: u64,
     links: Vec<Link>,
-    /// By job, the own one's too.
+    /// The newest statement of each job, also of the own one.
     statements: HashMap<u64, Statement>,
-    /// Jobs that are over.
-    over: HashSet<u64>,
-    /// Where launchers of jobs listen that its own have met.
+    ended_jobs: HashSet<u64>,
+    /// Contacts of jobs, as ranks have passed them on. An entry goes with the attempt to connect.
     contacts: HashMap<u64, String>,
-    /// Jobs to whose launchers this one has tried to connect.
-    called: HashSet<u64>,
+    /// Jobs to whose launchers this one has tried to connect. It does so once.
+    connect_attempted: HashSet<u64>,
     network: Network,
-    /// The own job hangs, with others.
-    found: Option<Hang>,
-    /// Jobs that hang, of which others were told.
-    announced: HashSet<BTreeSet<u64>>,
+    /// The hang that the own job is part of, once a launcher has announced it.
+    announced_hang: Option<Hang>,
+    /// Sets of jobs whose hang was announced or forwarded. Each is forwarded once.
+    announced_sets: HashSet<BTreeSet<u64>>,
 }
 
-/// Jobs that hang.
+/// Several jobs that hang together.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Hang {
     pub jobs: BTreeSet<u64>,
-    /// Those whose launchers print the report: one of each family.
+    /// Those whose launchers print the report: one of each family ([`Peers::family`]).
     pub printers: BTreeSet<u64>,
+    /// Who waits for whom, in all of the jobs.
     pub report: String,
 }
 
@@ -70,7 +73,7 @@ fn statement_message(job: u64, statement: &Statement) -> Vec<u8> {
     out
 }
 
-fn over_message(job: u64) -> Vec<u8> {
+fn ended_message(job: u64) -> Vec<u8> {
     [&b"G"[..], &job.to_le_bytes()].concat()
 }
 
@@ -84,7 +87,7 @@ fn hang_message(hang: &Hang) -> Vec<u8> {
     out
 }
 
-/// The rest of such a message. `None`: it is none.
+/// Reads what follows the H in a [`hang_message`]. `None`: it is malformed.
 fn read_hang(bytes: &[u8]) -> Option<Hang> {
     let mut input = Input(bytes);
     let mut jobs = || {
@@ -101,8 +104,8 @@ fn read_hang(bytes: &[u8]) -> Option<Hang> {
 }
 
 impl Peers {
-    /// Of job `own`. `upstream`: the socket to the launcher that has started this one, and its
-    /// family.
+    /// For the launcher of job `own`. `upstream`: the socket to the launcher that has started this
+    /// one, and that launcher's family.
     pub fn new(own: u64, upstream: Option<(UnixStream, u64)>) -> Peers {
         let family = upstream.as_ref().map_or(own, |(_, family)| *family);
         let statement = Statement {
@@ -114,92 +117,98 @@ impl Peers {
             own,
             links: Vec::new(),
             statements: HashMap::from([(own, statement)]),
-            over: HashSet::new(),
+            ended_jobs: HashSet::new(),
             contacts: HashMap::new(),
-            called: HashSet::new(),
+            connect_attempted: HashSet::new(),
             network: Network::default(),
-            found: None,
-            announced: HashSet::new(),
+            announced_hang: None,
+            announced_sets: HashSet::new(),
         };
         if let Some((stream, _)) = upstream {
-            peers.connected(stream, true);
+            peers.add_link(stream, true);
         }
         peers
     }
 
-    fn own(&self) -> &Statement {
+    fn own_statement(&self) -> &Statement {
         &self.statements[&self.own]
     }
 
-    /// The id of the first job that came of the same mpiexec.
+    /// The jobs that one mpiexec has started, with those that these have spawned, are a family. Its
+    /// name is the id of the first.
     pub fn family(&self) -> u64 {
-        self.own().family
+        self.own_statement().family
     }
 
-    /// Has another launcher started this one?
-    pub fn is_below(&self) -> bool {
+    /// Has another launcher started this one (MPI_Comm_spawn)?
+    pub fn is_spawned(&self) -> bool {
         self.family() != self.own
     }
 
-    /// The socket for a launcher that is about to be started.
-    pub fn downstream(&mut self) -> std::io::Result<UnixStream> {
+    /// Adds the link to a launcher that is about to be started. Returns that launcher's end.
+    pub fn link_to_spawned(&mut self) -> std::io::Result<UnixStream> {
         let (near, far) = UnixStream::pair()?;
-        self.connected(near, true);
+        self.add_link(near, true);
         Ok(far)
     }
 
-    /// Where others can find this launcher: see [`super::contact`]. It listens from now on.
-    /// `name`: that of its listener on this host.
-    pub fn contact(&mut self, name: &str) -> String {
+    /// Listens for other launchers, and returns the contact at which they find this one: see
+    /// [`super::contact`]. `name`: the name of its listening socket on this host.
+    pub fn listen(&mut self, name: &str) -> String {
         let contact = self.network.contact(self.own, name);
-        if self.own().contact != contact {
-            let mut new = self.own().clone();
+        if self.own_statement().contact != contact {
+            let mut new = self.own_statement().clone();
             new.contact = contact.clone();
-            self.say(new);
+            self.publish(new);
         }
         contact
     }
 
-    /// A rank has met a job whose launcher listens at this contact.
-    pub fn expect(&mut self, contact: &str) {
+    /// The ranks have connected with a job whose launcher has this contact.
+    pub fn learn_contact(&mut self, contact: &str) {
         if let Some(job) = job_of(contact) {
             self.contacts.insert(job, contact.into());
-            self.call(job);
+            self.connect_to(job);
         }
     }
 
-    /// Connects to a job's launcher, if this one is to call, and it is known where that listens.
-    fn call(&mut self, job: u64) {
+    /// Connects to a job's launcher, if its contact is known. Of two launchers, that of the lower
+    /// job id connects.
+    fn connect_to(&mut self, job: u64) {
         let has_link = self.links.iter().any(|l| l.job == Some(job));
-        if job <= self.own || has_link || self.over.contains(&job) || self.called.contains(&job) {
+        if job <= self.own
+            || has_link
+            || self.ended_jobs.contains(&job)
+            || self.connect_attempted.contains(&job)
+        {
             return;
         }
-        let said = self.statements.get(&job).map(|s| s.contact.clone());
-        let contact = self.contacts.remove(&job).or(said);
+        let published = self.statements.get(&job).map(|s| s.contact.clone());
+        let contact = self.contacts.remove(&job).or(published);
         if let Some(contact) = contact.filter(|c| !c.is_empty()) {
-            self.called.insert(job);
+            self.connect_attempted.insert(job);
             if let Some((stream, is_local)) = self.network.connect(&contact) {
-                self.connected(stream, is_local);
+                self.add_link(stream, is_local);
             }
         }
     }
 
-    /// Takes launchers that have connected through the network.
+    /// Adds links to launchers that have connected through the network.
     fn accept_remote(&mut self) {
         while let Some(stream) = self.network.accept() {
-            self.connected(stream, false);
+            self.add_link(stream, false);
         }
     }
 
-    /// Another launcher on this host has connected, and has said this first.
+    /// Adds a link to a launcher on this host that has connected and has sent `hello`.
     pub fn accept(&mut self, stream: UnixStream, hello: &[u8]) {
-        self.connected(stream, true);
+        self.add_link(stream, true);
         if let Some(link) = self.links.last_mut() {
             link.job = job_of_hello(hello);
         }
     }
 
-    fn connected(&mut self, stream: UnixStream, is_local: bool) {
+    fn add_link(&mut self, stream: UnixStream, is_local: bool) {
         let mut link = Link::new(stream, is_local, self.own);
         for (&job, statement) in &self.statements {
             link.send(&statement_message(job, statement));
@@ -207,22 +216,23 @@ impl Peers {
         self.links.push(link);
     }
 
-    /// Sends a message to all but the link of this number.
-    fn send_all(&mut self, message: &[u8], but: Option<usize>) {
+    /// Sends a message on all links but that of index `except`.
+    fn broadcast(&mut self, message: &[u8], except: Option<usize>) {
         for (at, link) in self.links.iter_mut().enumerate() {
-            if Some(at) != but {
+            if Some(at) != except {
                 link.send(message);
             }
         }
     }
 
-    /// Says something new of the own job.
-    fn say(&mut self, mut new: Statement) {
-        new.number = self.own().number + 1;
-        let falls_asleep = self.own().sleeping.is_none() && new.sleeping.is_some();
+    /// Publishes a new statement on the own job. If its ranks have fallen asleep, also sends the
+    /// statements of other jobs, which [`Peers::handle_message`] does not forward before.
+    fn publish(&mut self, mut new: Statement) {
+        new.number = self.own_statement().number + 1;
+        let falls_asleep = self.own_statement().sleeping.is_none() && new.sleeping.is_some();
         let message = statement_message(self.own, &new);
         self.statements.insert(self.own, new);
-        self.send_all(&message, None);
+        self.broadcast(&message, None);
         if falls_asleep {
             let others = self.statements.iter().filter(|(job, _)| **job != self.own);
             let all: Vec<_> = others
@@ -237,38 +247,40 @@ impl Peers {
         }
     }
 
-    /// Would it be news that the own ranks sleep, and know these jobs?
+    /// Would [`Peers::update`] publish it that all own ranks sleep, connected with jobs `known`?
     pub fn is_news(&self, known: &BTreeSet<u64>, traffic: Traffic) -> bool {
-        let told = self.own();
-        told.known != *known || told.sleeping.as_ref().map(|s| s.traffic) != Some(traffic)
+        let published = self.own_statement();
+        let last = published.sleeping.as_ref().map(|s| s.traffic);
+        published.known != *known || last != Some(traffic)
     }
 
-    /// Tells the others which jobs the own ranks know, and whether all of them sleep, if that is
-    /// news. Reads what others say.
-    pub fn tell(&mut self, known: &BTreeSet<u64>, sleeping: Option<Sleeping>) {
-        self.read();
+    /// Reads what others have sent, and publishes a new statement if it differs from the last one.
+    /// `known`: the jobs with which the own ranks are connected. `sleeping`: `None` unless all own
+    /// ranks sleep.
+    pub fn update(&mut self, known: &BTreeSet<u64>, sleeping: Option<Sleeping>) {
+        self.receive();
         let new = Statement {
             known: known.clone(),
             sleeping,
-            ..self.own().clone()
+            ..self.own_statement().clone()
         };
-        if !new.is_like(self.own()) {
-            self.say(new);
+        if !new.says_the_same_as(self.own_statement()) {
+            self.publish(new);
         }
         for &job in known {
-            self.call(job);
+            self.connect_to(job);
         }
     }
 
-    /// Reads what others say, and passes it on.
-    fn read(&mut self) {
+    /// Handles the messages that have come, and removes links that have broken.
+    fn receive(&mut self) {
         self.accept_remote();
         let mut news = Vec::new();
         for (at, link) in self.links.iter_mut().enumerate() {
             news.extend(link.messages().into_iter().map(|m| (at, m)));
         }
         for (from, message) in news {
-            self.take(from, &message);
+            self.handle_message(from, &message);
         }
         let (ended, living): (Vec<Link>, Vec<Link>) = std::mem::take(&mut self.links)
             .into_iter()
@@ -276,7 +288,7 @@ impl Peers {
         self.links = living;
         for link in ended {
             match link.job {
-                Some(job) if link.is_local => self.ended(job, None),
+                Some(job) if link.is_local => self.job_ended(job, None),
                 // Nothing more is known of it.
                 Some(job) if self.links.iter().all(|l| l.job != Some(job)) => {
                     self.statements.remove(&job);
@@ -286,8 +298,8 @@ impl Peers {
         }
     }
 
-    /// Takes a message of a link.
-    fn take(&mut self, from: usize, message: &[u8]) {
+    /// Handles a message of link `from`, and forwards it to the other links if it is news.
+    fn handle_message(&mut self, from: usize, message: &[u8]) {
         if message.starts_with(HELLO) {
             self.links[from].job = job_of_hello(message);
             return;
@@ -305,55 +317,56 @@ impl Peers {
                 let known = self.statements.get(&job);
                 if job == self.own
                     || known.is_some_and(|s| s.number >= statement.number)
-                    || self.over.contains(&job)
+                    || self.ended_jobs.contains(&job)
                 {
                     return;
                 }
-                // While the own job moves, none that knows it hangs, and the rest can wait.
+                // While an own rank is awake, no job that is connected with this one hangs. Until all
+                // sleep, statements are kept and not forwarded.
                 let is_new = known.is_none_or(|s| s.contact != statement.contact);
                 self.statements.insert(job, statement);
-                if is_new || self.own().sleeping.is_some() {
-                    self.send_all(message, Some(from));
+                if is_new || self.own_statement().sleeping.is_some() {
+                    self.broadcast(message, Some(from));
                 }
             }
             b'G' => {
                 if let Some(job) = Input(rest).word() {
-                    self.ended(job, Some(from));
+                    self.job_ended(job, Some(from));
                 }
             }
             b'H' => {
                 if let Some(hang) = read_hang(rest)
-                    && self.announced.insert(hang.jobs.clone())
+                    && self.announced_sets.insert(hang.jobs.clone())
                 {
-                    self.send_all(message, Some(from));
-                    self.found = Some(hang).filter(|h| h.jobs.contains(&self.own));
+                    self.broadcast(message, Some(from));
+                    self.announced_hang = Some(hang).filter(|h| h.jobs.contains(&self.own));
                 }
             }
             _ => {}
         }
     }
 
-    /// A job is over, as link `from` has said.
-    fn ended(&mut self, job: u64, from: Option<usize>) {
-        if job != self.own && self.over.insert(job) {
+    /// Records that a job has ended, and forwards it. `from`: the link that has brought it.
+    fn job_ended(&mut self, job: u64, from: Option<usize>) {
+        if job != self.own && self.ended_jobs.insert(job) {
             self.statements.remove(&job);
             self.contacts.remove(&job);
-            self.called.remove(&job);
-            self.send_all(&over_message(job), from);
-            if self.over.len() > OVER_MAX {
+            self.connect_attempted.remove(&job);
+            self.broadcast(&ended_message(job), from);
+            if self.ended_jobs.len() > ENDED_JOBS_MAX {
                 let known: HashSet<u64> = self
                     .statements
                     .values()
                     .flat_map(|s| s.known.clone())
                     .collect();
-                self.over.retain(|job| known.contains(job));
+                self.ended_jobs.retain(|job| known.contains(job));
             }
         }
     }
 
-    /// The jobs that hang with the own one, if it sleeps and they do, and what all of them have
-    /// sent and received.
-    pub fn hanging(&mut self) -> Option<(Hang, Traffic)> {
+    /// The own job and all that it reaches through connections, if all of them sleep and no message
+    /// is in flight, and what all of them have sent and received. `None`: they do not hang.
+    pub fn find_hang(&mut self) -> Option<(Hang, Traffic)> {
         let mut all = Sleeping::default();
         let mut jobs = BTreeSet::from([self.own]);
         let mut left = VecDeque::from([self.own]);
@@ -361,7 +374,7 @@ impl Peers {
             let statement = self.statements.get(&at)?;
             all = all.with(statement.sleeping.as_ref()?);
             for &next in &statement.known {
-                if self.over.contains(&next) {
+                if self.ended_jobs.contains(&next) {
                     // What was sent to it may never be received.
                     all.traffic.has_finished = true;
                 } else if jobs.insert(next) {
@@ -380,7 +393,7 @@ impl Peers {
         Some((hang, all.traffic))
     }
 
-    /// Of each family the first of these jobs: that which mpiexec was called for, or another.
+    /// One job of each family: the family's first if it is among `jobs`.
     fn printers(&self, jobs: &BTreeSet<u64>) -> Option<BTreeSet<u64>> {
         let mut first: HashMap<u64, u64> = HashMap::new();
         for &job in jobs {
@@ -395,12 +408,12 @@ impl Peers {
     }
 
     /// Does this launcher print the report of jobs that hang?
-    pub fn prints(&self, hang: &Hang) -> bool {
+    pub fn prints_report(&self, hang: &Hang) -> bool {
         hang.printers.contains(&self.own)
     }
 
-    /// Are there jobs of the own family, and others, among those that hang?
-    pub fn relatives(&self, hang: &Hang) -> (bool, bool) {
+    /// Are there, among the other jobs that hang, jobs of the own family, and of other families?
+    pub fn families_in(&self, hang: &Hang) -> (bool, bool) {
         let of_family = |job: &u64| {
             let statement = self.statements.get(job);
             statement.is_some_and(|s| s.family == self.family())
@@ -410,22 +423,22 @@ impl Peers {
         (family, others.any(|job| !of_family(job)))
     }
 
-    /// Tells the others which jobs hang.
+    /// Tells all launchers which jobs hang.
     pub fn announce(&mut self, hang: &Hang) {
-        self.announced.insert(hang.jobs.clone());
-        self.send_all(&hang_message(hang), None);
-        self.found = Some(hang.clone());
+        self.announced_sets.insert(hang.jobs.clone());
+        self.broadcast(&hang_message(hang), None);
+        self.announced_hang = Some(hang.clone());
     }
 
-    /// That the own job hangs, with others, as a launcher has found.
-    pub fn found(&mut self) -> Option<&Hang> {
-        self.read();
-        self.found.as_ref()
+    /// Reads what others have sent. Returns the announced hang that the own job is part of.
+    pub fn announced_hang(&mut self) -> Option<&Hang> {
+        self.receive();
+        self.announced_hang.as_ref()
     }
 
-    /// The job is over: the others are told.
-    pub fn leave(&mut self) {
-        self.send_all(&over_message(self.own), None);
+    /// Tells all launchers that the own job has ended, and closes the links.
+    pub fn announce_end(&mut self) {
+        self.broadcast(&ended_message(self.own), None);
         self.links.clear();
         self.network.finish();
     }

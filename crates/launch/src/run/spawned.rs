@@ -104,7 +104,7 @@ impl Job<'_> {
         let names = self.names.variable(&self.poll);
         let universe = self.universe();
         let started = names.and_then(|names| {
-            let downstream = self.peers.downstream()?;
+            let downstream = self.peers.link_to_spawned()?;
             let order = [socket.as_raw_fd(), downstream.as_raw_fd()];
             let options = inherited(self.options, universe);
             start(order, self.peers.family(), options, &self.signals, &names)

@@ -1,4 +1,4 @@
-//! What a launcher says of its job to those of other jobs.
+//! A launcher's statement on its job, for the launchers of other jobs ([`super::peers`]).
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use crate::hang::Traffic;
 
 /// Longest report of a job, bytes. Longer ones are cut.
 const REPORT_MAX_BYTES: usize = 48 << 10;
-/// Most jobs that a statement names. A choice: more than any program meets.
+/// Jobs that a statement names at most. A choice: more than any program connects with.
 const KNOWN_MAX: u64 = 4096;
 /// Longest contact, bytes: more than those of a host with all addresses that a card has room for.
 const CONTACT_MAX_BYTES: u64 = 4096;
 
-/// Jobs that sleep.
+/// The state of a job, or of several, all of whose ranks sleep.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Sleeping {
     pub traffic: Traffic,
@@ -19,18 +19,18 @@ pub(super) struct Sleeping {
     pub report: String,
 }
 
-/// What is said of a job.
+/// A launcher's statement on its job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Statement {
-    /// The newest counts.
+    /// Grows by one with each statement of the job. The newest counts.
     pub number: u64,
-    /// The jobs that came of one mpiexec have the same.
+    /// See [`super::peers::Peers::family`].
     pub family: u64,
     /// Where its launcher listens. Empty: nowhere.
     pub contact: String,
-    /// Jobs of which its ranks know processes.
+    /// Jobs with which its ranks are connected.
     pub known: BTreeSet<u64>,
-    /// `None`: it moves.
+    /// `None`: some rank is awake.
     pub sleeping: Option<Sleeping>,
 }
 
@@ -44,8 +44,8 @@ impl Sleeping {
 }
 
 impl Statement {
-    /// Do both say the same? How long a job sleeps, and so the report, is no news.
-    pub fn is_like(&self, other: &Statement) -> bool {
+    /// Do both say the same, but for the report? The report tells how long ranks sleep.
+    pub fn says_the_same_as(&self, other: &Statement) -> bool {
         let traffic = |s: &Statement| s.sleeping.as_ref().map(|s| s.traffic);
         (&self.contact, &self.known, traffic(self))
             == (&other.contact, &other.known, traffic(other))
