@@ -20,16 +20,16 @@ const UNAPPLIED_MAX: usize = 128;
 
 /// Messages that have been read and not applied.
 struct Unapplied {
-    /// The userfaultfd that they come from.
-    own: Option<Arc<Userfaultfd>>,
+    /// This process's userfaultfd, from which they are read.
+    userfaultfd: Option<Arc<Userfaultfd>>,
     count: usize,
     messages: [Message; UNAPPLIED_MAX],
 }
 
-/// Locked by the watching thread while it is awake, and by a thread during its fork.
-static AWAKE: Mutex<()> = Mutex::new(());
+/// Locked by a thread during its fork, and by the watching thread while it is awake.
+static FORK_LOCK: Mutex<()> = Mutex::new(());
 static UNAPPLIED: Mutex<Unapplied> = Mutex::new(Unapplied {
-    own: None,
+    userfaultfd: None,
     count: 0,
     messages: [[0; 4]; UNAPPLIED_MAX],
 });
@@ -47,45 +47,45 @@ thread_local! {
 /// Prevents forks while the caller holds this lock. It is taken before the registry's lock. Blocks
 /// during a fork.
 pub(crate) fn prevent() -> MutexGuard<'static, ()> {
-    AWAKE.lock().unwrap_or_else(PoisonError::into_inner)
+    FORK_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes the lock that the watching thread holds while it is awake. Until it has it, it reads the
-/// events that a forking thread waits for. Allocates nothing.
-pub(crate) fn stay_awake() -> MutexGuard<'static, ()> {
+/// [`prevent`] for the watching thread. During a fork it reads the events that the forking thread
+/// waits for, until the fork has ended. Allocates nothing.
+pub(crate) fn prevent_in_watching_thread() -> MutexGuard<'static, ()> {
     loop {
-        match AWAKE.try_lock() {
-            Ok(awake) => return awake,
+        match FORK_LOCK.try_lock() {
+            Ok(guard) => return guard,
             Err(TryLockError::Poisoned(e)) => return e.into_inner(),
-            Err(TryLockError::WouldBlock) => read(),
+            Err(TryLockError::WouldBlock) => read_unapplied(),
         }
         std::thread::yield_now();
     }
 }
 
 /// Sets this process's userfaultfd. `None` removes it.
-pub(crate) fn set_userfaultfd(own: Option<Arc<Userfaultfd>>) {
+pub(crate) fn set_userfaultfd(userfaultfd: Option<Arc<Userfaultfd>>) {
     let mut unapplied = UNAPPLIED.lock().unwrap_or_else(PoisonError::into_inner);
-    unapplied.own = own;
+    unapplied.userfaultfd = userfaultfd;
 }
 
-/// Reads messages without applying them.
-fn read() {
+/// Reads messages without applying them: a fork has the registry's lock.
+fn read_unapplied() {
     let mut unapplied = UNAPPLIED.lock().unwrap_or_else(PoisonError::into_inner);
     let Unapplied {
-        own,
+        userfaultfd,
         count,
         messages,
     } = &mut *unapplied;
-    if let Some(own) = own {
+    if let Some(userfaultfd) = userfaultfd {
         HAS_UNAPPLIED.store(true, Ordering::SeqCst);
-        *count += own.read(&mut messages[*count..]);
+        *count += userfaultfd.read(&mut messages[*count..]);
         HAS_UNAPPLIED.store(*count > 0, Ordering::SeqCst);
     }
 }
 
 /// Applies the messages that were read during a fork.
-pub(crate) fn apply_read(all: &mut Registry) {
+pub(crate) fn apply_unapplied(all: &mut Registry) {
     if !HAS_UNAPPLIED.load(Ordering::SeqCst) {
         return;
     }
@@ -115,8 +115,8 @@ pub(crate) fn before() {
 
 /// Called after a fork in the parent.
 pub(crate) fn after() {
-    if let Ok(Some((awake, all))) = LOCKS.try_with(Cell::take) {
-        drop(awake);
+    if let Ok(Some((fork_lock, all))) = LOCKS.try_with(Cell::take) {
+        drop(fork_lock);
         if let Some(watch) = &all.watch {
             watch.rescan();
         }

@@ -141,7 +141,7 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
 /// Locks the registry. The holder must not touch the program's memory.
 pub(crate) fn registry() -> MutexGuard<'static, Registry> {
     let mut all = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
-    fork::apply_read(&mut all);
+    fork::apply_unapplied(&mut all);
     all
 }
 

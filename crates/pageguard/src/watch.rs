@@ -80,7 +80,7 @@ impl Watch {
 
 /// The thread's loop.
 fn run(pipe: &OwnedFd) {
-    let mut awake = fork::stay_awake();
+    let mut fork_lock = fork::prevent_in_watching_thread();
     loop {
         let mut all = registry();
         let sources: Vec<Arc<Userfaultfd>> = all.spaces.iter().map(|s| s.faults.clone()).collect();
@@ -96,10 +96,10 @@ fn run(pipe: &OwnedFd) {
         };
         let mut fds: Vec<_> = sources.iter().map(|f| poll(f.as_raw_fd())).collect();
         fds.push(poll(pipe.as_raw_fd()));
-        drop(awake);
+        drop(fork_lock);
         // SAFETY: the array has as many entries as it says.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, -1) };
-        awake = fork::stay_awake();
+        fork_lock = fork::prevent_in_watching_thread();
         for (faults, fd) in sources.iter().zip(&fds) {
             if fd.revents & libc::POLLIN != 0 {
                 read_events(faults);
