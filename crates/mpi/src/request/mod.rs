@@ -260,6 +260,18 @@ impl Request {
         unsafe { &mut *self.state.get() }
     }
 
+    /// Replaces a state that owns nothing: inactive, or in progress in the device. Unlike an
+    /// assignment, it does not look whether the old state has background work to release.
+    #[inline(always)]
+    fn overwrite_state(&self, d: &mut Device, new: State) {
+        let old = std::mem::replace(self.state(d), new);
+        debug_assert!(matches!(
+            old,
+            State::Inactive | State::Active(Active::Device(_))
+        ));
+        std::mem::forget(old);
+    }
+
     /// Is it active: started and not yet completed by the program?
     pub fn is_active(&self, d: &mut Device) -> bool {
         matches!(self.state(d), State::Active(_))
@@ -333,8 +345,7 @@ impl Request {
             comm.is_some_and(|c| !c.has_exact_lengths())
         };
         let (envelope, bytes) = d.take_successful(req, may_be_short)?;
-        // Assigning would first call what drops states, for one that holds nothing.
-        std::mem::forget(std::mem::replace(self.state(d), State::Inactive));
+        self.overwrite_state(d, State::Inactive);
         Some(match operation.class {
             Class::Receive => SuccessStatus::Received {
                 source: envelope.source,
@@ -412,8 +423,7 @@ impl Request {
         // SAFETY: as for `state`: the device is exclusively ours.
         let starter = unsafe { &mut *persistent.starter.get() };
         let active = starter(d);
-        // Assigning would first call what drops states, for one that holds nothing.
-        std::mem::forget(std::mem::replace(self.state(d), State::Active(active)));
+        self.overwrite_state(d, State::Active(active));
         Ok(())
     }
 

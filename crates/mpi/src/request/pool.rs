@@ -39,10 +39,8 @@ pub(super) fn make(d: &mut Device, comm: &Arc<Comm>, class: Class, active: Activ
         Some(same) if Arc::ptr_eq(same, comm) => operation.class = class,
         _ => *operation = of_comm(comm, class),
     }
-    let state = recycled.state(d);
-    debug_assert!(matches!(state, State::Inactive));
-    // Assigning would first call what drops states, for one that holds nothing.
-    std::mem::forget(std::mem::replace(state, State::Active(active)));
+    debug_assert!(!recycled.is_active(d));
+    recycled.overwrite_state(d, State::Active(active));
     recycled
 }
 
