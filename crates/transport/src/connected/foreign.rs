@@ -141,7 +141,7 @@ impl ForeignProcesses for ConnTransport {
     }
 
     fn hide_key(&self, number: u64, key: &mut [u8; 32]) {
-        self.handshake_config.hide(number, key);
+        self.local.handshake_config.hide(number, key);
     }
 
     fn add_link(&mut self, link: &Link) {
@@ -189,14 +189,14 @@ impl ForeignProcesses for ConnTransport {
             return self.forget_foreign(process);
         };
         self.peers[i].leaving = true;
-        self.any_leaving = true;
+        self.slots.any_leaving = true;
         match &mut self.peers[i].state {
             PeerState::Open(conn) => {
                 conn.finish();
                 self.add_writer(i);
                 // Whatever was read by the busy poll is reported by the poll set from now on.
-                if self.busy_polled == Some(i) {
-                    self.busy_polled = None;
+                if self.busy_poll.peer == Some(i) {
+                    self.busy_poll.peer = None;
                 }
                 self.set_interest(i, super::PollInterest::In);
                 self.vacate_if_over(i);
@@ -237,11 +237,11 @@ impl ForeignProcesses for ConnTransport {
     }
 
     fn watched_is_ready(&self) -> bool {
-        self.watched_is_ready
+        self.poll_set.watched_is_ready
     }
 
     fn unwatch(&mut self, fd: BorrowedFd<'_>) {
-        let _ = epoll::delete(&self.epoll, fd);
+        let _ = epoll::delete(&self.poll_set.epoll, fd);
     }
 }
 
@@ -282,17 +282,17 @@ impl ConnTransport {
     fn vacate(&mut self, i: usize) {
         let process = self.peers[i].process;
         self.forget(i);
-        if self.busy_polled == Some(i) {
-            self.busy_polled = None;
+        if self.busy_poll.peer == Some(i) {
+            self.busy_poll.peer = None;
         }
-        self.writers.retain(|&w| w != i);
-        self.streams.retain(|&s| s != i);
-        self.splice_pipe.forget(process);
+        self.outgoing.writers.retain(|&w| w != i);
+        self.incoming.streams.retain(|&s| s != i);
+        self.outgoing.splice_pipe.forget(process);
         self.peers[i].state = PeerState::Vacant;
         self.peers[i].leaving = false;
         self.peers[i].is_dismissed = false;
-        self.index[process as usize] = 0;
-        self.vacated.push(i);
+        self.slots.by_process[process as usize] = 0;
+        self.slots.vacated.push(i);
         self.forget_foreign(process);
     }
 
@@ -307,17 +307,21 @@ impl ConnTransport {
     pub(super) fn comes_before(&self, process: ProcId) -> bool {
         match self.foreign.config_of(process) {
             Some((config, number)) => config.local().process < number,
-            None => self.me < process,
+            None => self.local.me < process,
         }
     }
 
     fn listen(&self, fd: BorrowedFd<'_>, token: Token) -> Result<(), TransportError> {
-        epoll::add(&self.epoll, fd, token.data(), epoll::EventFlags::IN).map_err(|e| {
-            TransportError::Refused {
-                attempted: "listening".into(),
-                cause: e.into(),
-                advice: "raise the limit on open files (ulimit -n)",
-            }
+        epoll::add(
+            &self.poll_set.epoll,
+            fd,
+            token.data(),
+            epoll::EventFlags::IN,
+        )
+        .map_err(|e| TransportError::Refused {
+            attempted: "listening".into(),
+            cause: e.into(),
+            advice: "raise the limit on open files (ulimit -n)",
         })
     }
 }

@@ -32,27 +32,29 @@ mod foreign;
 mod medium;
 mod peers;
 mod poll;
+mod state;
 mod timeout;
 
 use crate::{
     Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, Features, ForeignProcesses, Inbox,
     ProcId, Sleeper, Streamed, Transport, TransportError, ZeroCopy,
 };
+use conn::frame;
 pub(crate) use conn::frame::{
     HEAD_MAX_BYTES as FRAME_HEAD_MAX_BYTES, HEADER_BYTES as FRAME_HEADER_BYTES, STREAM_MAX_BYTES,
 };
-use conn::{FlushThread, frame, zero_copy::SplicePipe};
 use connect::business_card;
-use ferry_auth::{HandshakeBacklog, HandshakeConfig, Identity, JobKey, RejectionCounts};
-use ferry_job::{Directory, JobError, Nodes, RankInfo};
+use ferry_auth::{HandshakeConfig, Identity, JobKey, RejectionCounts};
+use ferry_job::{Directory, JobError, RankInfo};
 use foreign::Foreign;
 pub use medium::{Candidate, ConnectStart, Medium, MediumEvent, PeerAddress, SocketOps};
 use peers::{Peer, PeerState, PendingAccept};
 use poll::{POLLS_PER_LOOK_MAX, PollInterest, Token};
 use rustix::event::epoll;
 use rustix::io::Errno;
+use state::{Accepting, BusyPoll, CardLookup, Incoming, Local, Outgoing, PeerSlots, PollSet};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -92,67 +94,25 @@ pub fn encrypt_from_environment() -> Result<bool, TransportError> {
 
 /// The transport made of connections.
 pub struct ConnTransport {
-    me: ProcId,
-    /// Processes of this job.
-    size: u32,
-    nodes: Nodes,
-    handshake_config: HandshakeConfig,
-    directory: Box<dyn Directory>,
-    /// A card has been asked for, and the directory's descriptor is in the poll set.
-    asking: bool,
+    local: Local,
+    cards: CardLookup,
     media: Vec<Box<dyn Medium>>,
     /// The media's indices in [`crate::TRANSPORT_NAMES`].
     name_indices: Vec<usize>,
-    epoll: OwnedFd,
-    timer: timeout::Timer,
-    timeout: Duration,
-    /// By process: its index in `peers`, plus 1. 0: there is none. Pages that are never written
-    /// cost no memory.
-    index: Vec<u32>,
+    /// The state of each peer. `slots` finds that of a process.
     peers: Vec<Peer>,
-    /// Indices in `peers` that no process has now, and that the poll set may still report.
-    vacated: Vec<usize>,
-    /// Indices in `peers` that another process can get.
-    vacant: Vec<usize>,
-    /// Some peer is [`Peer::leaving`].
-    any_leaving: bool,
-    /// A descriptor that the layer above watches was readable at the last look at the poll set.
-    watched_is_ready: bool,
+    slots: PeerSlots,
     /// Processes of other jobs.
     foreign: Foreign,
-    /// Connections lead to processes of this job, too.
-    serves_job: bool,
-    pending: HandshakeBacklog<PendingAccept>,
-    rejections: RejectionCounts,
-    scratch: Box<[u8]>,
-    /// The peer whose connection last brought something. It is read at each poll.
-    busy_polled: Option<usize>,
-    /// Polls since the poll set was last asked.
-    polls_since_look: u32,
-    /// Polls after which the poll set is asked.
-    polls_per_look: u32,
+    accepting: Accepting,
+    poll_set: PollSet,
+    busy_poll: BusyPoll,
     /// The process is about to sleep, or sleeps.
     armed: bool,
-    /// Peers from which a stream comes in, or whose connection has a low-water mark.
-    streams: Vec<usize>,
-    /// Bytes of an incoming stream that collect before the progress thread is woken.
-    receive_low_water: usize,
-    /// Peers for which bytes wait, or a sender that was answered Full.
-    writers: Vec<usize>,
-    splice_pipe: SplicePipe,
-    /// Sends what connections have kept to coalesce, while the program computes.
-    flush_thread: FlushThread,
-    /// Eager messages that follow each other wait for the next poll. Only where one thread uses the
-    /// device: another might wait for what this one has sent.
-    coalesces: bool,
-    /// Some connection keeps messages to coalesce.
-    keeps_any: bool,
-    /// Number of polls.
-    polls: u64,
+    incoming: Incoming,
+    outgoing: Outgoing,
     /// Faults that the next polls report.
     faults: VecDeque<TransportError>,
-    /// The process has nothing more to send, and waits until all has arrived.
-    settling: bool,
 }
 
 impl ConnTransport {
@@ -194,7 +154,7 @@ impl ConnTransport {
         let parts = media.iter().map(|m| (m.name(), m.card()));
         directory.put(BUSINESS_CARDS, &business_card::encode(parts))?;
         directory.publish()?;
-        let local = Identity {
+        let identity = Identity {
             job: rank_info.job,
             process: rank_info.rank,
             purpose: PURPOSE,
@@ -203,42 +163,37 @@ impl ConnTransport {
         let name_indices = media.iter().map(|m| crate::names::index_of(m.name()));
         let name_indices = name_indices.collect();
         Ok(ConnTransport {
-            me: rank_info.rank,
-            size: rank_info.size,
-            nodes: rank_info.nodes.clone(),
-            handshake_config: HandshakeConfig::new(&JobKey::from_bytes(&rank_info.key), local),
-            directory,
-            asking: false,
+            local: Local {
+                me: rank_info.rank,
+                size: rank_info.size,
+                nodes: rank_info.nodes.clone(),
+                serves_job: true,
+                handshake_config: HandshakeConfig::new(
+                    &JobKey::from_bytes(&rank_info.key),
+                    identity,
+                ),
+                timeout,
+            },
+            cards: CardLookup {
+                directory,
+                is_awaited: false,
+            },
             media,
             name_indices,
-            epoll,
-            timer,
-            timeout,
-            index: vec![0; rank_info.size as usize],
             peers: Vec::new(),
-            vacated: Vec::new(),
-            vacant: Vec::new(),
-            any_leaving: false,
-            watched_is_ready: false,
+            slots: PeerSlots::new(rank_info.size),
             foreign: Foreign::new(rank_info.size),
-            serves_job: true,
-            pending: HandshakeBacklog::new(PENDING_MAX, PENDING_TIMEOUT),
-            rejections: RejectionCounts::default(),
-            scratch: vec![0; conn::SCRATCH_BYTES].into_boxed_slice(),
-            busy_polled: None,
-            polls_since_look: 0,
-            polls_per_look: 1,
+            accepting: Accepting::new(),
+            poll_set: PollSet {
+                epoll,
+                timer,
+                watched_is_ready: false,
+            },
+            busy_poll: BusyPoll::new(),
             armed: false,
-            streams: Vec::new(),
-            receive_low_water: 0,
-            writers: Vec::new(),
-            splice_pipe: SplicePipe::default(),
-            flush_thread: FlushThread::default(),
-            coalesces: false,
-            keeps_any: false,
-            polls: 0,
+            incoming: Incoming::new(),
+            outgoing: Outgoing::default(),
             faults: VecDeque::new(),
-            settling: false,
         })
     }
 
@@ -252,13 +207,13 @@ impl ConnTransport {
     ) -> Result<ConnTransport, TransportError> {
         let nobody = Box::new(NoDirectory);
         let mut new = ConnTransport::open(rank_info, nobody, vec![medium], timeout, false)?;
-        new.serves_job = false;
+        new.local.serves_job = false;
         Ok(new)
     }
 
     /// Connections that were refused, by reason.
     pub fn rejections(&self) -> RejectionCounts {
-        self.rejections
+        self.accepting.rejections
     }
 }
 
@@ -295,8 +250,8 @@ impl Transport for ConnTransport {
     }
 
     fn reaches(&self, peer: ProcId) -> bool {
-        if peer < self.size {
-            peer != self.me && self.serves_job
+        if peer < self.local.size {
+            peer != self.local.me && self.local.serves_job
         } else {
             self.foreign.process(peer).is_some()
         }
@@ -334,7 +289,7 @@ impl Transport for ConnTransport {
         // A write that fails is not reported here. Reading finds the cause, after what the peer has
         // sent before.
         let sent = conn
-            .send(message, head, body, &mut self.scratch)
+            .send(message, head, body, &mut self.incoming.scratch)
             .unwrap_or(false);
         conn.wants_room = !sent;
         if !sent || conn.is_behind() {
@@ -351,14 +306,14 @@ impl Transport for ConnTransport {
         head: &[u8],
         body: Body<'_>,
     ) -> Result<Answer, TransportError> {
-        if self.coalesces
+        if self.outgoing.coalesces
             && let Some(i) = self.slot(to)
             && let PeerState::Open(conn) = &mut self.peers[i].state
         {
-            let is_kept = conn.runs.count(self.polls);
-            if is_kept && conn.coalesce(&mut self.flush_thread, message, head, &body) {
+            let is_kept = conn.runs.count(self.busy_poll.polls);
+            if is_kept && conn.coalesce(&mut self.outgoing.flush_thread, message, head, &body) {
                 if conn.is_behind() {
-                    self.keeps_any = true;
+                    self.outgoing.keeps_any = true;
                     self.add_writer(i);
                 }
                 return Ok(Answer::Done);
@@ -414,70 +369,73 @@ impl Transport for ConnTransport {
 
     #[inline]
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
-        self.polls += 1;
+        self.busy_poll.polls += 1;
         self.flush_coalesced();
         if !self.faults.is_empty()
             && let Some(fault) = self.faults.pop_front()
         {
             return Err(fault);
         }
-        let direct = self.busy_polled.filter(|&i| !self.asks_first(i));
+        let direct = self.busy_poll.peer.filter(|&i| !self.asks_first(i));
         let mut delivered = match direct {
             Some(i) if !self.is_empty(i) => self.receive(i, inbox),
             _ => 0,
         };
-        self.polls_since_look += 1;
-        if self.polls_since_look >= self.polls_per_look || direct.is_none() || self.armed {
-            self.polls_since_look = 0;
+        self.busy_poll.polls_since_look += 1;
+        if self.busy_poll.polls_since_look >= self.busy_poll.polls_per_look
+            || direct.is_none()
+            || self.armed
+        {
+            self.busy_poll.polls_since_look = 0;
             delivered += self.look(inbox);
         }
-        if !self.writers.is_empty() {
+        if !self.outgoing.writers.is_empty() {
             self.write();
         }
         Ok(delivered)
     }
 
     fn set_coalescing(&mut self, coalesces: bool) {
-        self.coalesces = coalesces;
+        self.outgoing.coalesces = coalesces;
     }
 
     #[inline]
     fn flush_coalesced(&mut self) {
-        if std::mem::take(&mut self.keeps_any) {
+        if std::mem::take(&mut self.outgoing.keeps_any) {
             self.write();
         }
     }
 
     fn set_receive_low_water(&mut self, bytes: usize) {
-        self.receive_low_water = bytes;
+        self.incoming.low_water_bytes = bytes;
     }
 
     fn arm(&mut self, who: Sleeper) {
         self.armed = true;
-        if let Some(busy_polled) = self.busy_polled {
+        if let Some(busy_polled) = self.busy_poll.peer {
             self.set_interest(busy_polled, PollInterest::In);
             if let PeerState::Open(conn) = &mut self.peers[busy_polled].state {
                 conn.reads_since_sleep = 0;
             }
         }
-        if !self.streams.is_empty() {
+        if !self.incoming.streams.is_empty() {
             self.set_stream_low_water(if who == Sleeper::Progress {
-                self.receive_low_water
+                self.incoming.low_water_bytes
             } else {
                 0
             });
         }
         self.write();
-        for at in 0..self.writers.len() {
-            self.set_interest(self.writers[at], PollInterest::InOut);
+        for at in 0..self.outgoing.writers.len() {
+            self.set_interest(self.outgoing.writers[at], PollInterest::InOut);
         }
         self.set_timer();
     }
 
     fn disarm(&mut self) {
         self.armed = false;
-        self.polls_since_look = POLLS_PER_LOOK_MAX;
-        if !self.streams.is_empty() {
+        self.busy_poll.polls_since_look = POLLS_PER_LOOK_MAX;
+        if !self.incoming.streams.is_empty() {
             self.set_stream_low_water(0);
         }
     }
@@ -487,17 +445,17 @@ impl Transport for ConnTransport {
     }
 
     fn event_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.epoll.as_fd())
+        Some(self.poll_set.epoll.as_fd())
     }
 
     fn has_unsent(&self) -> bool {
         let behind =
             |&i: &usize| matches!(&self.peers[i].state, PeerState::Open(c) if c.is_behind());
-        self.writers.iter().any(behind)
+        self.outgoing.writers.iter().any(behind)
     }
 
     fn settle(&mut self) -> bool {
-        self.settling = true;
+        self.outgoing.settling = true;
         let mut settled = true;
         for peer in &mut self.peers {
             let PeerState::Open(conn) = &mut peer.state else {
@@ -507,7 +465,7 @@ impl Transport for ConnTransport {
             settled &= conn.flush().is_ok_and(|_| !conn.is_behind()) && conn.unacknowledged() == 0
                 || conn.peer_has_finished();
         }
-        self.settling = !settled;
+        self.outgoing.settling = !settled;
         settled
     }
 }

@@ -52,7 +52,7 @@ impl ConnTransport {
     /// The index in `peers` of a process. `None`: it has not been spoken to.
     #[inline]
     pub(super) fn slot(&self, process: ProcId) -> Option<usize> {
-        match self.index.get(process as usize) {
+        match self.slots.by_process.get(process as usize) {
             None | Some(0) => None,
             Some(&i) => Some(i as usize - 1),
         }
@@ -87,7 +87,7 @@ impl ConnTransport {
             peer,
             host: match self.foreign.process(peer) {
                 Some(process) => process.host.clone(),
-                None => self.nodes.host_of(peer).into(),
+                None => self.local.nodes.host_of(peer).into(),
             },
             what,
         }
@@ -95,8 +95,8 @@ impl ConnTransport {
 
     /// Puts peer `i` on the list of those for which something waits for room.
     pub(super) fn add_writer(&mut self, i: usize) {
-        if !self.writers.contains(&i) {
-            self.writers.push(i);
+        if !self.outgoing.writers.contains(&i) {
+            self.outgoing.writers.push(i);
         }
     }
 
@@ -120,7 +120,7 @@ impl ConnTransport {
                 under_way: false,
             });
         };
-        let taken = send(conn, &mut self.splice_pipe).unwrap_or(0);
+        let taken = send(conn, &mut self.outgoing.splice_pipe).unwrap_or(0);
         let between = !conn.in_stream();
         conn.wants_room = taken < len;
         if conn.wants_room || conn.is_behind() {

@@ -82,9 +82,9 @@ impl ConnTransport {
         // The set refuses only when the system is out of memory. The connection is then read if it
         // is the busy-polled one, and otherwise not before the interest is set again.
         let done = match (conn.interest, interest) {
-            (_, PollInterest::Nothing) => epoll::delete(&self.epoll, conn.fd()),
-            (PollInterest::Nothing, _) => epoll::add(&self.epoll, conn.fd(), token, flags),
-            _ => epoll::modify(&self.epoll, conn.fd(), token, flags),
+            (_, PollInterest::Nothing) => epoll::delete(&self.poll_set.epoll, conn.fd()),
+            (PollInterest::Nothing, _) => epoll::add(&self.poll_set.epoll, conn.fd(), token, flags),
+            _ => epoll::modify(&self.poll_set.epoll, conn.fd(), token, flags),
         };
         if done.is_ok() {
             conn.interest = interest;
@@ -100,19 +100,19 @@ impl ConnTransport {
     #[inline]
     pub(super) fn receive(&mut self, i: usize, inbox: &mut dyn Inbox) -> usize {
         let PeerState::Open(conn) = &mut self.peers[i].state else {
-            if self.busy_polled == Some(i) {
-                self.busy_polled = None;
+            if self.busy_poll.peer == Some(i) {
+                self.busy_poll.peer = None;
             }
             return 0;
         };
         if let Some(&index) = self.name_indices.get(conn.path.medium) {
             inbox.set_transport(index);
         }
-        match conn.receive(&mut self.scratch, inbox) {
+        match conn.receive(&mut self.incoming.scratch, inbox) {
             Ok(found) => {
                 if conn.is_streamed_to() && !conn.listed_as_stream {
                     conn.listed_as_stream = true;
-                    self.streams.push(i);
+                    self.incoming.streams.push(i);
                 }
                 if found.delivered > 0 {
                     let bursts = conn.brings_bursts();
@@ -124,7 +124,7 @@ impl ConnTransport {
                     if bursts && conn.interest == PollInterest::Nothing {
                         self.set_interest(i, PollInterest::In);
                     } else if conn.reads_since_sleep == BUSY_POLL_AFTER_READS
-                        && self.busy_polled == Some(i)
+                        && self.busy_poll.peer == Some(i)
                     {
                         self.set_interest(i, PollInterest::Nothing);
                     }
@@ -163,15 +163,15 @@ impl ConnTransport {
 
     /// Makes peer `i` the busy-polled one.
     pub(super) fn busy_poll(&mut self, i: usize) {
-        if let Some(before) = self.busy_polled.filter(|&before| before != i) {
+        if let Some(before) = self.busy_poll.peer.filter(|&before| before != i) {
             self.set_interest(before, PollInterest::In);
         }
-        if self.busy_polled != Some(i)
+        if self.busy_poll.peer != Some(i)
             && let PeerState::Open(conn) = &mut self.peers[i].state
         {
             conn.reads_since_sleep = 0;
         }
-        self.busy_polled = Some(i);
+        self.busy_poll.peer = Some(i);
     }
 
     /// Asks the poll set and handles its events. Returns how many messages came.
@@ -181,11 +181,11 @@ impl ConnTransport {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        let Ok((found, _)) = epoll::wait(&self.epoll, &mut events, Some(&zero)) else {
+        let Ok((found, _)) = epoll::wait(&self.poll_set.epoll, &mut events, Some(&zero)) else {
             return 0;
         };
-        self.vacant.append(&mut self.vacated);
-        self.watched_is_ready = false;
+        self.slots.vacant.append(&mut self.slots.vacated);
+        self.poll_set.watched_is_ready = false;
         let (mut delivered, mut others) = (0, false);
         for event in found {
             match Token::of(event.data) {
@@ -194,7 +194,7 @@ impl ConnTransport {
                 Token::Timer => self.tick(),
                 Token::Directory => self.read_directory(),
                 Token::PendingAccept(ticket) => self.continue_accept(ticket),
-                Token::Watched => self.watched_is_ready = true,
+                Token::Watched => self.poll_set.watched_is_ready = true,
                 Token::Peer(i) => {
                     if i >= self.peers.len() {
                         continue;
@@ -217,7 +217,7 @@ impl ConnTransport {
                         if self.peers[i].leaving {
                             self.vacate_if_over(i);
                         } else if n > 0 {
-                            others |= self.busy_polled != Some(i);
+                            others |= self.busy_poll.peer != Some(i);
                             self.busy_poll(i);
                         }
                         delivered += n;
@@ -225,17 +225,17 @@ impl ConnTransport {
                 }
             }
         }
-        self.polls_per_look = if others {
+        self.busy_poll.polls_per_look = if others {
             1
         } else {
-            (self.polls_per_look * 2).min(POLLS_PER_LOOK_MAX)
+            (self.busy_poll.polls_per_look * 2).min(POLLS_PER_LOOK_MAX)
         };
         delivered
     }
 
     /// Sets the low-water mark of all connections by which streams come in to `most` bytes.
     pub(super) fn set_stream_low_water(&mut self, most: usize) {
-        let mut streams = std::mem::take(&mut self.streams);
+        let mut streams = std::mem::take(&mut self.incoming.streams);
         streams.retain(|&i| match &mut self.peers[i].state {
             PeerState::Open(conn) => {
                 conn.listed_as_stream = conn.set_receive_low_water(most) || conn.is_streamed_to();
@@ -243,12 +243,12 @@ impl ConnTransport {
             }
             _ => false,
         });
-        self.streams = streams;
+        self.incoming.streams = streams;
     }
 
     /// Writes what waits for room in a socket.
     pub(super) fn write(&mut self) {
-        let mut writers = std::mem::take(&mut self.writers);
+        let mut writers = std::mem::take(&mut self.outgoing.writers);
         writers.retain(|&i| {
             let PeerState::Open(conn) = &mut self.peers[i].state else {
                 return false;
@@ -257,13 +257,13 @@ impl ConnTransport {
             let _ = conn.flush();
             conn.is_behind() || conn.wants_room
         });
-        writers.append(&mut self.writers);
-        self.writers = writers;
-        if self.any_leaving {
-            self.any_leaving = false;
+        writers.append(&mut self.outgoing.writers);
+        self.outgoing.writers = writers;
+        if self.slots.any_leaving {
+            self.slots.any_leaving = false;
             for i in 0..self.peers.len() {
                 self.vacate_if_over(i);
-                self.any_leaving |= self.peers[i].leaving;
+                self.slots.any_leaving |= self.peers[i].leaving;
             }
         }
     }

@@ -69,31 +69,33 @@ impl ConnTransport {
     pub(super) fn set_timer(&mut self) {
         let has_deadline =
             |s: &PeerState| matches!(s, PeerState::Connecting(_) | PeerState::Failing { .. });
-        let period = if self.settling {
+        let period = if self.outgoing.settling {
             SETTLE_PERIOD
-        } else if !self.pending.is_empty() || self.peers.iter().any(|p| has_deadline(&p.state)) {
+        } else if !self.accepting.pending.is_empty()
+            || self.peers.iter().any(|p| has_deadline(&p.state))
+        {
             DEADLINE_PERIOD
         } else if self.peers.is_empty() {
             Duration::ZERO
         } else {
-            self.timeout / TICKS_PER_TIMEOUT
+            self.local.timeout / TICKS_PER_TIMEOUT
         };
-        self.timer.set(period);
+        self.poll_set.timer.set(period);
     }
 
     /// Handles a tick: ends what has passed its deadline.
     pub(super) fn tick(&mut self) {
-        self.timer.take();
+        self.poll_set.timer.take();
         let now = Instant::now();
-        while let Some(pending_accept) = self.pending.pop_expired(now) {
+        while let Some(pending_accept) = self.accepting.pending.pop_expired(now) {
             self.reject(Rejected::TimedOut, &pending_accept);
         }
         for i in 0..self.peers.len() {
             match &mut self.peers[i].state {
                 PeerState::Connecting(_) => self.expire_connect(i, now),
                 PeerState::Open(conn) => {
-                    if conn.is_silent(now, self.timeout) {
-                        let seconds = self.timeout.as_secs();
+                    if conn.is_silent(now, self.local.timeout) {
+                        let seconds = self.local.timeout.as_secs();
                         self.end(
                             i,
                             format!(
@@ -122,7 +124,7 @@ impl ConnTransport {
     /// Gives peer `i` up for this reason. The next poll reports it.
     pub(super) fn end(&mut self, i: usize, what: String) {
         let process = self.peers[i].process;
-        self.splice_pipe.forget(process);
+        self.outgoing.splice_pipe.forget(process);
         if let PeerState::Open(conn) = &self.peers[i].state {
             conn.give_up();
         }

@@ -30,25 +30,25 @@ impl ConnTransport {
             let pending_accept = PendingAccept {
                 medium: m,
                 socket,
-                handshake: self.handshake_config.respond(),
+                handshake: self.local.handshake_config.respond(),
             };
-            let (ticket, evicted) = self.pending.push(pending_accept, now);
+            let (ticket, evicted) = self.accepting.pending.push(pending_accept, now);
             if let Some(evicted) = evicted {
                 self.reject(Rejected::BacklogFull, &evicted);
             }
-            let Some(pending_accept) = self.pending.get_mut(ticket) else {
+            let Some(pending_accept) = self.accepting.pending.get_mut(ticket) else {
                 continue;
             };
             let token = Token::PendingAccept(ticket).data();
             if epoll::add(
-                &self.epoll,
+                &self.poll_set.epoll,
                 &pending_accept.socket,
                 token,
                 epoll::EventFlags::IN,
             )
             .is_err()
             {
-                self.pending.remove(ticket);
+                self.accepting.pending.remove(ticket);
             }
         }
         self.set_timer();
@@ -56,10 +56,10 @@ impl ConnTransport {
 
     /// Continues the handshake of an accepted connection that can be read.
     pub(in crate::connected) fn continue_accept(&mut self, ticket: u64) {
-        let Some(pending_accept) = self.pending.get_mut(ticket) else {
+        let Some(pending_accept) = self.accepting.pending.get_mut(ticket) else {
             return;
         };
-        let configs: Vec<_> = std::iter::once(&self.handshake_config)
+        let configs: Vec<_> = std::iter::once(&self.local.handshake_config)
             .chain(self.foreign.configs())
             .collect();
         match handshake_step(
@@ -69,16 +69,16 @@ impl ConnTransport {
         ) {
             Ok(None) => {
                 if pending_accept.handshake.hello_verified() {
-                    self.pending.mark_verified(ticket);
+                    self.accepting.pending.mark_verified(ticket);
                 }
             }
             Ok(Some(session)) => {
-                if let Some(pending_accept) = self.pending.remove(ticket) {
+                if let Some(pending_accept) = self.accepting.pending.remove(ticket) {
                     self.admit(pending_accept, session);
                 }
             }
             Err(why) => {
-                if let Some(pending_accept) = self.pending.remove(ticket) {
+                if let Some(pending_accept) = self.accepting.pending.remove(ticket) {
                     self.reject(why, &pending_accept);
                 }
             }
@@ -88,8 +88,8 @@ impl ConnTransport {
     /// Counts a rejected connection. The first, tenth, hundredth … of each reason is told in the
     /// job's log.
     pub(in crate::connected) fn reject(&mut self, why: Rejected, pending_accept: &PendingAccept) {
-        let to_be_logged = self.rejections.count(why);
-        crate::connected::REFUSED.store(self.rejections.total(), Relaxed);
+        let to_be_logged = self.accepting.rejections.count(why);
+        crate::connected::REFUSED.store(self.accepting.rejections.total(), Relaxed);
         // These three happen between honest ranks. A rank gives its connect up when the other
         // connects to it at the same time. A rank that finds another process at an address tries
         // the next.
@@ -101,13 +101,13 @@ impl ConnTransport {
         {
             let from = self.media[pending_accept.medium].peer_address(&pending_accept.socket);
             let from = from.unwrap_or("an address that is gone".into());
-            let times = self.rejections.of(why);
+            let times = self.accepting.rejections.of(why);
             let so_far = if times > 1 {
                 format!(" (the {times}th for this reason)")
             } else {
                 String::new()
             };
-            self.directory.log(&format!(
+            self.cards.directory.log(&format!(
                 "a connection from {from} was refused: {why}{so_far}"
             ));
         }
@@ -117,8 +117,9 @@ impl ConnTransport {
     /// One that has come to a closed port gets a close notification.
     fn admit(&mut self, pending_accept: PendingAccept, session: Session) {
         let is_dismissed = self.foreign.is_of_closed_port(&session);
-        let process = if session.job() == self.handshake_config.local().job {
-            Some(session.peer()).filter(|&p| p != self.me && p < self.size && self.serves_job)
+        let process = if session.job() == self.local.handshake_config.local().job {
+            Some(session.peer())
+                .filter(|&p| p != self.local.me && p < self.local.size && self.local.serves_job)
         } else {
             let host = self.media[pending_accept.medium].peer_address(&pending_accept.socket);
             self.foreign.admitted(&session, host.unwrap_or_default())
@@ -127,7 +128,7 @@ impl ConnTransport {
             return self.reject(Rejected::Process, &pending_accept);
         };
         // From here on the poll set knows it as a peer or not at all.
-        let _ = epoll::delete(&self.epoll, &pending_accept.socket);
+        let _ = epoll::delete(&self.poll_set.epoll, &pending_accept.socket);
         let comes_before = self.comes_before(process);
         match self.slot(process) {
             None => {

@@ -133,15 +133,16 @@ impl ConnTransport {
         let process = self.peers[i].process;
         let card = match self.foreign.process(process) {
             Some(foreign) => Ok(Some(foreign.card.clone())),
-            None => self.directory.get(BUSINESS_CARDS, process),
+            None => self.cards.directory.get(BUSINESS_CARDS, process),
         };
         match card {
             Ok(None) => {
-                if !self.asking
-                    && let Some(fd) = self.directory.fd()
+                if !self.cards.is_awaited
+                    && let Some(fd) = self.cards.directory.fd()
                 {
                     let token = Token::Directory.data();
-                    self.asking = epoll::add(&self.epoll, fd, token, epoll::EventFlags::IN).is_ok();
+                    self.cards.is_awaited =
+                        epoll::add(&self.poll_set.epoll, fd, token, epoll::EventFlags::IN).is_ok();
                 }
             }
             Ok(Some(bytes)) => {
@@ -162,7 +163,7 @@ impl ConnTransport {
     /// Reads the directory's answers and continues with the peers whose cards were awaited.
     pub(in crate::connected) fn read_directory(&mut self) {
         // Once for all peers. What comes from here on makes the descriptor readable again.
-        let read = self.directory.receive_answers();
+        let read = self.cards.directory.receive_answers();
         let mut asking = false;
         for i in 0..self.peers.len() {
             if self
@@ -179,11 +180,11 @@ impl ConnTransport {
             }
         }
         if !asking
-            && self.asking
-            && let Some(fd) = self.directory.fd()
+            && self.cards.is_awaited
+            && let Some(fd) = self.cards.directory.fd()
         {
-            let _ = epoll::delete(&self.epoll, fd);
-            self.asking = false;
+            let _ = epoll::delete(&self.poll_set.epoll, fd);
+            self.cards.is_awaited = false;
         }
     }
 
@@ -192,7 +193,7 @@ impl ConnTransport {
         let foreign = self.foreign.process(process);
         let same_host = match foreign {
             Some(foreign) => foreign.same_host,
-            None => self.nodes.host_of(process) == self.nodes.host_of(self.me),
+            None => self.local.nodes.host_of(process) == self.local.nodes.host_of(self.local.me),
         };
         let senseless = |why: &str| format!("what the directory says of its addresses {why}");
         let parts = business_card::decode(card).ok_or_else(|| senseless("makes no sense"))?;
@@ -229,7 +230,7 @@ impl ConnTransport {
 
     /// Tries peer `i`'s next address. After the last one, pauses or gives up.
     fn try_next_address(&mut self, i: usize) {
-        let timeout = self.timeout;
+        let timeout = self.local.timeout;
         let process = self.peers[i].process;
         loop {
             let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
@@ -242,7 +243,7 @@ impl ConnTransport {
             let (config, number) = self
                 .foreign
                 .config_of(process)
-                .unwrap_or((&self.handshake_config, process));
+                .unwrap_or((&self.local.handshake_config, process));
             match start_connect(&mut *self.media[to.medium], config, number, to) {
                 Ok(None) => {
                     connecting.stage = Stage::Unreachable;
@@ -254,7 +255,7 @@ impl ConnTransport {
                         None => epoll::EventFlags::IN,
                     };
                     let token = Token::Peer(i).data();
-                    if let Err(e) = epoll::add(&self.epoll, &socket, token, flags) {
+                    if let Err(e) = epoll::add(&self.poll_set.epoll, &socket, token, flags) {
                         connecting.failures.push((to, e.to_string()));
                         continue;
                     }
@@ -288,7 +289,7 @@ impl ConnTransport {
             Ok(events) => events,
             Err(fault) => {
                 if let Some(fd) = self.media[m].event_fd() {
-                    let _ = epoll::delete(&self.epoll, fd);
+                    let _ = epoll::delete(&self.poll_set.epoll, fd);
                 }
                 return self.faults.push_back(fault);
             }
@@ -333,7 +334,7 @@ impl ConnTransport {
 
     /// Ends a round: every address has failed. Pauses or gives up.
     fn end_round(&mut self, i: usize) {
-        let timeout = self.timeout;
+        let timeout = self.local.timeout;
         let Some(connecting) = self.connecting(i) else {
             return;
         };
@@ -458,8 +459,9 @@ impl ConnTransport {
         hello: &Message,
     ) {
         let token = Token::Peer(i).data();
-        let sent = send_whole(&socket, hello)
-            .and_then(|()| epoll::modify(&self.epoll, &socket, token, epoll::EventFlags::IN));
+        let sent = send_whole(&socket, hello).and_then(|()| {
+            epoll::modify(&self.poll_set.epoll, &socket, token, epoll::EventFlags::IN)
+        });
         let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
             return;
         };
@@ -489,7 +491,7 @@ impl ConnTransport {
         let process = self.peers[i].process;
         let config = match self.foreign.config_of(process) {
             Some((config, _)) => config,
-            None => &self.handshake_config,
+            None => &self.local.handshake_config,
         };
         let session = handshake_step(&socket, &mut handshake, &[config]);
         let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
@@ -523,7 +525,7 @@ impl ConnTransport {
 
     /// Reads from a connection whose peer has not sent `Open` yet. Returns how many messages came.
     fn await_open(&mut self, i: usize, mut conn: Box<Conn>, inbox: &mut dyn Inbox) -> usize {
-        match conn.receive(&mut self.scratch, inbox) {
+        match conn.receive(&mut self.incoming.scratch, inbox) {
             Ok(found) if found.opened => {
                 conn.interest = PollInterest::In;
                 self.forget(i);

@@ -39,7 +39,7 @@ impl ConnTransport {
             leaving: false,
             is_dismissed: false,
         };
-        let i = match self.vacant.pop() {
+        let i = match self.slots.vacant.pop() {
             Some(i) => {
                 self.peers[i] = new;
                 i
@@ -49,10 +49,10 @@ impl ConnTransport {
                 self.peers.len() - 1
             }
         };
-        if self.index.len() <= process as usize {
-            self.index.resize(process as usize + 1, 0);
+        if self.slots.by_process.len() <= process as usize {
+            self.slots.by_process.resize(process as usize + 1, 0);
         }
-        self.index[process as usize] = i as u32 + 1;
+        self.slots.by_process[process as usize] = i as u32 + 1;
         i
     }
 
@@ -75,11 +75,11 @@ impl ConnTransport {
         let PeerState::Open(conn) = &self.peers[i].state else {
             return;
         };
-        if self.busy_polled == Some(i) {
-            self.busy_polled = None;
+        if self.busy_poll.peer == Some(i) {
+            self.busy_poll.peer = None;
         }
         let leaving = conn.peer_has_finished();
-        self.splice_pipe.forget(conn.peer);
+        self.outgoing.splice_pipe.forget(conn.peer);
         conn.give_up();
         if self.peers[i].leaving {
             self.peers[i].state = PeerState::Lost(String::new());
