@@ -1,7 +1,7 @@
 //! Published names (MPI 5.0 §11.10.4): what a rank asks of its launcher, or a name server.
 //!
-//! A question goes through a socket of its own, which the rank passes to the launcher. So the
-//! answer never meets other messages.
+//! For each question the rank makes a socket pair and passes one end to the launcher. So the answer
+//! is never mixed with other messages.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -11,50 +11,50 @@ use std::time::Duration;
 
 use crate::rank_info::{Input, Malformed};
 
-/// Longest question or answer.
+/// Longest encoded question or answer, bytes.
 const MESSAGE_MAX_BYTES: u32 = 64 << 10;
-/// How long a launcher waits for a question whose socket it has, and a rank for the answer. A
-/// choice: either is there at once, unless a host is lost.
+/// How long a launcher waits for the question after it has got its socket, and a rank for the
+/// answer. A choice: both arrive at once, unless a host is lost.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Most names of a store. A choice: more than any program publishes, and no memory to speak of.
+/// Names that a store holds at most. A choice: more than any program publishes, and little memory.
 const NAMES_MAX: usize = 100_000;
 
 /// A question about a published name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameRequest {
-    /// Publish it with this port. Refused if it is published.
+    /// Publish a name with this port. Refused if the name is published.
     Publish {
         /// The name.
         service: String,
         /// The port.
         port: String,
     },
-    /// Unpublish it. Refused if it is not published with this port.
+    /// Unpublish a name. Refused if it is not published with this port.
     Unpublish {
         /// The name.
         service: String,
         /// The port.
         port: String,
     },
-    /// Which port has it?
+    /// Which port is published under this name?
     Lookup {
         /// The name.
         service: String,
     },
-    /// Where does the launcher listen for those of jobs that were started apart? Not of a server.
+    /// The launcher's contact: where launchers of other jobs find it. A name server refuses this.
     Contact,
-    /// A job has connected whose launcher listens there. Not of a server.
+    /// The ranks have connected with another job. A name server refuses this.
     JobConnected {
-        /// What it has answered to [`NameRequest::Contact`].
+        /// The contact of the other job's launcher, its answer to [`NameRequest::Contact`].
         contact: String,
     },
 }
 
-/// An answer: the port of the name (empty where none was asked for), or `None` if it is refused.
+/// An answer: the port of a looked-up name, the contact, or an empty text. `None`: refused.
 pub type NameAnswer = Option<String>;
 
 impl NameRequest {
-    /// Encodes it.
+    /// Encodes the question, for [`NameRequest::decode`].
     pub fn encode(&self) -> Vec<u8> {
         let (kind, service, port) = match self {
             NameRequest::Publish { service, port } => (0u32, service.as_str(), port.as_str()),
@@ -146,10 +146,10 @@ impl NameSocket {
         Ok((NameSocket(ours), theirs.into()))
     }
 
-    /// The answer. Blocks until it is here.
+    /// Waits for the answer. Blocks for at most half a minute.
     ///
     /// # Errors
-    /// The launcher has gone, or gives none.
+    /// The launcher has ended, or has not answered in time.
     pub fn answer(mut self) -> io::Result<NameAnswer> {
         let bytes = read_message(&mut self.0)?;
         decode_answer(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -164,7 +164,7 @@ impl NameQuestion {
     /// Reads the question, which was written before the socket was passed on.
     ///
     /// # Errors
-    /// It is none.
+    /// The socket carries no question.
     pub fn read(socket: OwnedFd) -> io::Result<(NameQuestion, Vec<u8>)> {
         let mut socket = UnixStream::from(socket);
         socket.set_read_timeout(Some(TIMEOUT))?;
@@ -172,7 +172,7 @@ impl NameQuestion {
         Ok((NameQuestion(socket), bytes))
     }
 
-    /// Answers it.
+    /// Sends the answer.
     pub fn answer(mut self, answer: &[u8]) {
         // A rank that is gone needs no answer.
         let _ = write_message(&mut self.0, answer);
@@ -184,7 +184,7 @@ impl NameQuestion {
 pub struct NameStore(BTreeMap<String, String>);
 
 impl NameStore {
-    /// Does what a question asks for.
+    /// Publishes, unpublishes or looks up a name, as the question says.
     pub fn ask(&mut self, request: &NameRequest) -> NameAnswer {
         match request {
             NameRequest::Publish { service, port } => {

@@ -5,12 +5,12 @@
 //! rank ── order ──▶ mpiexec --ferry-spawn     u32 bytes, then the order
 //!      ── C ──────▶                           the processes have connected
 //!      ── D ──────▶                           they are independent from now on
-//!      ◀── F text ─                           they will not come, or have died while they depended
-//!                                             on the rank: u32 bytes, then why
+//!      ◀── F text ─                           they cannot be started, or have died before D: u32
+//!                                             bytes, then why
 //!      ◀── E ──────                           all of them have ended, and none has failed
 //! ```
 //!
-//! If the socket ends without `D`, the rank has died, and its launcher ends what it has started.
+//! If the socket is closed without `D`, the rank has died. The launcher then ends the processes.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,24 +18,24 @@ use std::os::unix::net::UnixStream;
 
 use crate::rank_info::{Input, Malformed};
 
-/// Longest order. Linux allows 6 MiB of arguments and variables for a program.
+/// Longest encoded order, bytes. Linux allows 6 MiB of arguments and variables for a program.
 const ORDER_MAX_BYTES: u32 = 32 << 20;
-/// Longest reason.
+/// Longest text of an `F` message, bytes.
 const REASON_MAX_BYTES: u32 = 64 << 10;
 
-/// Processes to be started.
+/// The processes that one MPI_Comm_spawn or MPI_Comm_spawn_multiple starts (MPI 5.0 §11.8).
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SpawnOrder {
-    /// The name of the port at which they are awaited.
+    /// The name of the port to which the processes connect in MPI_Init.
     pub port: String,
     /// The programs, in order of their ranks.
     pub programs: Vec<SpawnProgram>,
 }
 
-/// A program of an order.
+/// One program of an order, with the values of its info keys (MPI 5.0 §11.8.4).
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SpawnProgram {
-    /// A path, or a name to look for.
+    /// A path, or a name to look for in `path`.
     pub command: Vec<u8>,
     /// Its arguments.
     pub arguments: Vec<Vec<u8>>,
@@ -54,7 +54,7 @@ pub struct SpawnProgram {
 }
 
 impl SpawnOrder {
-    /// Encodes it.
+    /// Encodes the order, for [`SpawnOrder::decode`].
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put(&mut out, self.port.as_bytes());
@@ -127,8 +127,8 @@ fn list(input: &mut Input<'_>) -> Result<Vec<Vec<u8>>, Malformed> {
     (0..count).map(|_| take(input)).collect()
 }
 
-/// The rank's end of the socket to the launcher of the processes that it starts. Dropped without
-/// [`SpawnSocket::release`], it ends them.
+/// The rank's end of the socket to the launcher of the processes that it starts. If it is dropped
+/// without [`SpawnSocket::release`], the launcher ends the processes.
 #[derive(Debug)]
 pub struct SpawnSocket {
     socket: UnixStream,
@@ -140,7 +140,7 @@ pub struct SpawnSocket {
 pub enum SpawnNews {
     /// Nothing so far.
     Nothing,
-    /// They will not come, or have died, for this reason.
+    /// The processes cannot be started, or have died, for this reason.
     Failed(String),
     /// All of them have ended, and none has failed.
     Ended,
@@ -170,7 +170,7 @@ impl SpawnSocket {
         self.socket.write_all(&bytes)
     }
 
-    /// What the launcher has said. Never blocks.
+    /// The launcher's next message. Never blocks.
     pub fn news(&mut self) -> SpawnNews {
         let mut bytes = [0; 4096];
         let _ = self.socket.set_nonblocking(true);
@@ -206,7 +206,7 @@ impl SpawnSocket {
         let _ = self.socket.write_all(b"C");
     }
 
-    /// Lets the processes go on independently of this one.
+    /// Makes the processes independent of this one: they continue when it ends.
     pub fn release(mut self) {
         let _ = self.socket.write_all(b"D");
     }
@@ -224,21 +224,21 @@ pub struct ParentSocket {
     socket: UnixStream,
 }
 
-/// What the rank that has ordered processes says of them.
+/// A message of the rank that has ordered processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParentNews {
     /// Nothing now.
     Nothing,
-    /// They have connected.
+    /// The processes have connected to the rank's port.
     Connected,
-    /// They are independent from now on.
+    /// The processes are independent: they continue when the rank ends.
     Released,
     /// The rank has died.
     Died,
 }
 
 impl ParentSocket {
-    /// The launcher's end, which it has inherited.
+    /// From the descriptor that the launcher has inherited.
     pub fn new(socket: OwnedFd) -> ParentSocket {
         ParentSocket {
             socket: socket.into(),
@@ -262,7 +262,7 @@ impl ParentSocket {
         SpawnOrder::decode(&bytes).map_err(|e| wrong(e.to_string()))
     }
 
-    /// Tells the rank that the processes will not come.
+    /// Tells the rank that the processes cannot be started, or have died, and why.
     pub fn failed(&mut self, why: &str) {
         let mut end = why.len().min(REASON_MAX_BYTES as usize);
         while !why.is_char_boundary(end) {
@@ -280,7 +280,7 @@ impl ParentSocket {
         let _ = self.socket.write_all(b"E");
     }
 
-    /// What the rank says next. Never blocks.
+    /// The rank's next message. Never blocks.
     pub fn news(&mut self) -> ParentNews {
         let mut byte = [0];
         let _ = self.socket.set_nonblocking(true);

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
-/// How far a rank is.
+/// Where a rank is between its start and MPI_Finalize.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum RankState {
@@ -35,7 +35,7 @@ pub const PEER_SEVERAL: i32 = -2;
 pub const PEER_OWN_PROGRAM: i32 = -3;
 /// In [`RankStatus::peer`]: whoever comes to a port, or accepts there.
 pub const PEER_AT_PORT: i32 = -4;
-/// Most other jobs that a status page names. A choice: more than most programs meet.
+/// Other jobs that a status page names at most. A choice: more than most programs connect with.
 pub const KNOWN_JOBS_MAX: usize = 16;
 
 /// In [`RankStatus::tag`]: a window's lock. The peer is the rank that holds it.
@@ -98,20 +98,20 @@ pub struct RankStatus {
     pub epoll_fd: AtomicI32,
     /// Address of the wakeup word that threads sleep on in MPI, in the process.
     pub wakeup_word: AtomicU64,
-    /// It waits for processes of a job that it does not know yet, or knows more jobs than
-    /// `known_jobs` has room for.
+    /// 1 if it waits for processes of a job that is not connected yet, or is connected with more jobs
+    /// than `known_jobs` has room for.
     pub awaits_unknown: AtomicU32,
-    /// Processes of other jobs that it has known and knows no more. What it has sent to them and
-    /// received from them is still in `sent` and `received`.
+    /// Number of processes of other jobs that it has disconnected from. Messages with them remain
+    /// counted in `sent` and `received`.
     pub parted: AtomicU32,
-    /// The rank in its own job of a peer of another job, which is one that is not in this job.
+    /// If the peer is of another job: its rank there.
     pub peer_rank: AtomicU32,
-    /// That job.
+    /// If the peer is of another job: that job's id.
     pub peer_job: AtomicU64,
-    /// The numbers of the other jobs of which it knows processes, any of which may wake it. 0: no
-    /// further one.
+    /// The ids of the other jobs that it is connected with, any of which may wake it. 0: no further
+    /// one.
     pub known_jobs: [AtomicU64; KNOWN_JOBS_MAX],
-    /// Its turn to send large messages.
+    /// Its slot for sending large messages.
     pub send_slot: SendSlot,
 }
 

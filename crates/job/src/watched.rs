@@ -1,9 +1,10 @@
-//! Programs that another launcher starts by order of a rank (MPI_Comm_spawn).
+//! Programs that another launcher (Hydra, srun, prterun) starts for MPI_Comm_spawn, and the process
+//! that watches each of them.
 //!
-//! Such launchers do not say that a program has ended without MPI_Init. So they start mpiexec in a
-//! mode of its own, which starts the program and waits for its end. If the program has not called
-//! MPI_Init until then, this process calls it in its place: in MPI_Init a job tells the process
-//! that has ordered it why it does not come about.
+//! Such launchers do not report a program that ends before MPI_Init, and MPI_Comm_spawn would wait
+//! for it. So each program is started by a watching process: mpiexec in a mode of its own, which
+//! waits for the program's end. If the program has not called MPI_Init by then, the watching
+//! process calls MPI_Init in its place, which tells the spawning job why the program is missing.
 
 use std::env;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -24,10 +25,10 @@ pub const NO_FOLDERS: &str = "-";
 /// The variable by which a program finds the socket to the process that watches it: the number of
 /// the descriptor, a colon, and the socket's inode.
 pub const WATCHED_FD: &str = "FERRY_WATCHED_FD";
-/// The variable of a process that stands for a program: why that has ended.
+/// The variable of a process that calls MPI_Init in a program's place: why the program has ended.
 pub const PROGRAM_ENDED: &str = "FERRY_PROGRAM_ENDED";
 
-/// The order with each program watched.
+/// The order with a watching process for each program.
 pub(crate) fn with_watch(order: &SpawnOrder) -> SpawnOrder {
     let mut order = order.clone();
     let (Some(library), mpiexec) = (own_library(), mpiexec()) else {
@@ -112,7 +113,8 @@ pub(crate) fn launcher(parent: Pid) -> Pid {
     above.and_then(Pid::from_raw).unwrap_or(parent)
 }
 
-/// Why the program has ended that this process stands for. `None`: it stands for none.
+/// Why the program has ended in whose place this process calls MPI_Init. `None`: it is a program of
+/// its own.
 pub fn ended_program() -> Option<String> {
     env::var(PROGRAM_ENDED).ok().filter(|why| !why.is_empty())
 }
