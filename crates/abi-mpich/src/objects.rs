@@ -69,24 +69,7 @@ fn bound_of(datatype: H) -> Option<Bound> {
 
 ferry_translate::export_extras!(bound_of);
 
-/// Copies a status between C and Fortran, where it is the same five ints.
-///
-/// # Safety
-/// `from` is a status, and `to` has room for one.
-unsafe fn copy_status(from: *const Status, to: *mut Status) -> i32 {
-    // SAFETY: both are valid.
-    unsafe { *to = *from };
-    0
-}
-
-ferry_translate::exports! {
-    MPI_Status_c2f PMPI_Status_c2f(c: *const Status, f: *mut Status) => copy_status(c, f);
-    MPI_Status_f2c PMPI_Status_f2c(f: *const Status, c: *mut Status) => copy_status(f, c);
-    MPI_Status_c2f08 PMPI_Status_c2f08(c: *const Status, f: *mut Status) => copy_status(c, f);
-    MPI_Status_f082c PMPI_Status_f082c(f: *const Status, c: *mut Status) => copy_status(f, c);
-    MPI_Status_f082f PMPI_Status_f082f(a: *const Status, b: *mut Status) => copy_status(a, b);
-    MPI_Status_f2f08 PMPI_Status_f2f08(a: *const Status, b: *mut Status) => copy_status(a, b);
-}
+ferry_translate::export_status_conversions!(Status);
 
 // Ferry passes no memory of other processors to a device: the answer is no.
 ferry_translate::exports! {

@@ -2,6 +2,9 @@
 //! ranks are this test program itself, told by an environment variable to run [`a_rank`] as its
 //! script says.
 
+#[path = "mpiexec/time_limit.rs"]
+mod time_limit;
+
 use std::env;
 use std::process::{Command, Output, Stdio, exit};
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -9,6 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use ferry_job::{JobContext, RankState, RankStatus};
+use time_limit::time_limit;
 
 /// Names the script.
 const SCRIPT: &str = "FERRY_TEST_SCRIPT";
@@ -136,17 +140,6 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A limit of time for a machine that has nothing else to do; longer on a busy one.
-fn patience(limit: f64) -> Duration {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load: f64 = load
-        .split(' ')
-        .next()
-        .and_then(|l| l.parse().ok())
-        .unwrap_or(0.0);
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    Duration::from_secs_f64(limit * (1.0 + load / cores as f64))
-}
 #[test]
 fn a_job_that_finalises_ends_well() {
     let output = job("fine", &[], 4);
@@ -161,7 +154,7 @@ fn ending_without_finalising_ends_the_job() {
     ] {
         let began = Instant::now();
         let output = job(script, &[], 3);
-        assert!(began.elapsed() < patience(1.0), "{:?}", began.elapsed());
+        assert!(began.elapsed() < time_limit(1.0), "{:?}", began.elapsed());
         let said = err(&output);
         assert!(
             said.contains("rank 1 (")
@@ -177,7 +170,7 @@ fn ending_without_finalising_ends_the_job() {
 fn an_abort_ends_the_job_with_its_code_and_text() {
     let began = Instant::now();
     let output = job("abort", &[], 3);
-    assert!(began.elapsed() < patience(1.0), "{:?}", began.elapsed());
+    assert!(began.elapsed() < time_limit(1.0), "{:?}", began.elapsed());
     let said = err(&output);
     assert!(
         said.contains("something is wrong in MPI_Abort\nmpiexec: very wrong\n"),
@@ -217,7 +210,7 @@ fn an_abort_is_known_as_one_even_if_the_rank_leaves_at_once() {
 fn two_receives_facing_each_other_are_found() {
     let began = Instant::now();
     let output = job("two receives", &[], 2);
-    assert!(began.elapsed() < patience(3.0), "{:?}", began.elapsed());
+    assert!(began.elapsed() < time_limit(3.0), "{:?}", began.elapsed());
     let said = err(&output);
     assert!(
         said.contains("ranks 0 and 1 wait for each other, all receiving"),

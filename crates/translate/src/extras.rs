@@ -344,6 +344,39 @@ macro_rules! export_extras {
     };
 }
 
+/// Exports the conversions of a status among C, Fortran and mpi_f08 (MPI 5.0 §19.3.5), for an ABI in
+/// which it has the same bytes in all three.
+#[macro_export]
+macro_rules! export_status_conversions {
+    ($status:ty) => {
+        $crate::exports! {
+            MPI_Status_c2f PMPI_Status_c2f(c: *const $status, f: *mut $status)
+                => $crate::extras::copy_status(c, f);
+            MPI_Status_f2c PMPI_Status_f2c(f: *const $status, c: *mut $status)
+                => $crate::extras::copy_status(f, c);
+            MPI_Status_c2f08 PMPI_Status_c2f08(c: *const $status, f: *mut $status)
+                => $crate::extras::copy_status(c, f);
+            MPI_Status_f082c PMPI_Status_f082c(f: *const $status, c: *mut $status)
+                => $crate::extras::copy_status(f, c);
+            MPI_Status_f082f PMPI_Status_f082f(a: *const $status, b: *mut $status)
+                => $crate::extras::copy_status(a, b);
+            MPI_Status_f2f08 PMPI_Status_f2f08(a: *const $status, b: *mut $status)
+                => $crate::extras::copy_status(a, b);
+        }
+    };
+}
+
+/// Copies a status. Returns MPI_SUCCESS.
+///
+/// # Safety
+/// `from` is a status, and `to` has room for one. A Fortran status may have the alignment of an int
+/// alone.
+pub unsafe fn copy_status<S>(from: *const S, to: *mut S) -> i32 {
+    // SAFETY: both are valid, at whatever alignment.
+    unsafe { to.write_unaligned(from.read_unaligned()) };
+    0
+}
+
 /// Exports functions under two names each. They return an int unless a type is given.
 #[macro_export]
 macro_rules! exports {

@@ -3,6 +3,7 @@
 mod ends;
 mod output;
 mod programs;
+mod time_limit;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use time_limit::time_limit;
 
 fn mpiexec() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mpiexec"));
@@ -69,20 +71,9 @@ fn with_mark(mark: &str) -> usize {
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < patience(10.0), "never: {what}");
+        assert!(began.elapsed() < time_limit(10.0), "never: {what}");
         sleep(Duration::from_millis(5));
     }
-}
-/// A limit of time for a machine that has nothing else to do; longer on a busy one.
-fn patience(limit: f64) -> Duration {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load: f64 = load
-        .split(' ')
-        .next()
-        .and_then(|l| l.parse().ok())
-        .unwrap_or(0.0);
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    Duration::from_secs_f64(limit * (1.0 + load / cores as f64))
 }
 fn folder(test: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(mark(test));
