@@ -19,7 +19,7 @@ if found and found.submodule_search_locations:
 ";
 
 /// Python is given this long to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PYTHON_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What an extension module is linked with that runs on Ferry: the standard ABI's library, or one
 /// of another ABI that an installation has.
@@ -54,7 +54,7 @@ fn ask(python: &str) -> Option<String> {
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + PYTHON_TIMEOUT;
     // The answer is short enough for the pipe to hold it.
     loop {
         match child.try_wait() {

@@ -33,13 +33,13 @@ pub struct Datatype {
     pub(crate) layout: OnceLock<Layout>,
 }
 
-/// Handle values of predefined types lie in `FIRST..FIRST + SPAN`.
-const FIRST: u32 = 0x200;
-const SPAN: usize = 0x100;
+/// Handle values of predefined types lie in `PREDEFINED_FIRST..PREDEFINED_FIRST + PREDEFINED_VALUES`.
+const PREDEFINED_FIRST: u32 = 0x200;
+const PREDEFINED_VALUES: usize = 0x100;
 
-static PREDEFINED: LazyLock<[Option<Arc<Datatype>>; SPAN]> = LazyLock::new(|| {
+static PREDEFINED: LazyLock<[Option<Arc<Datatype>>; PREDEFINED_VALUES]> = LazyLock::new(|| {
     std::array::from_fn(|i| {
-        let basic = Basic::of_value(FIRST + i as u32)?;
+        let basic = Basic::of_value(PREDEFINED_FIRST + i as u32)?;
         let t = Datatype::assemble(
             Constructor::Named(basic),
             Width::Int,
@@ -58,7 +58,9 @@ impl Datatype {
     /// The predefined datatype with this handle value (0x200 … 0x3ff), if there is one.
     #[inline]
     pub fn predefined(value: u32) -> Option<&'static Arc<Datatype>> {
-        PREDEFINED.get(value.wrapping_sub(FIRST) as usize)?.as_ref()
+        PREDEFINED
+            .get(value.wrapping_sub(PREDEFINED_FIRST) as usize)?
+            .as_ref()
     }
 
     /// The predefined datatype of this kind.

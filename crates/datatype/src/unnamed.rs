@@ -18,16 +18,16 @@ enum Key {
 }
 
 /// Equal arguments give the same object, as the standard asks.
-static MADE: Mutex<BTreeMap<Key, Arc<Datatype>>> = Mutex::new(BTreeMap::new());
+static CREATED: Mutex<BTreeMap<Key, Arc<Datatype>>> = Mutex::new(BTreeMap::new());
 
 fn shared(key: Key, make: impl FnOnce() -> Result<Datatype>) -> Result<Arc<Datatype>> {
-    let mut made = MADE.lock().unwrap_or_else(|e| e.into_inner());
-    if let Some(t) = made.get(&key) {
+    let mut created = CREATED.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(t) = created.get(&key) {
         return Ok(t.clone());
     }
     let t = make()?;
     t.commit();
-    Ok(made.entry(key).or_insert(Arc::new(t)).clone())
+    Ok(created.entry(key).or_insert(Arc::new(t)).clone())
 }
 
 fn leaf(constructor: Constructor, basic: Basic) -> Result<Datatype> {

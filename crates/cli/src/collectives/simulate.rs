@@ -6,10 +6,10 @@ use ferry_simulate::{Error, KINDS, Network, Row, Sweep};
 use std::io::{self, Write};
 
 /// A choice that takes this many times as long as the quickest is said to be wrong.
-const LOSS_TOLD: f64 = 1.1;
+const REPORTED_LOSS_FACTOR: f64 = 1.1;
 /// A collective whose quickest algorithm takes this many times as long as it must is said not to
 /// scale.
-const BOUND_TOLD: f64 = 2.;
+const REPORTED_BOUND_FACTOR: f64 = 2.;
 
 /// A network, of as many nodes as are needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,7 +179,7 @@ fn summary(rows: &[Row]) -> String {
     let place = |r: &Row| format!("{}, {} B, {} ranks", r.kind.name(), r.bytes, r.ranks);
     let wrong = rows
         .iter()
-        .filter(|r| r.loss().is_some_and(|l| l > LOSS_TOLD));
+        .filter(|r| r.loss().is_some_and(|l| l > REPORTED_LOSS_FACTOR));
     let wrong = wrong.map(|r| {
         let (chosen, quickest) = (r.chosen.map_or("-", |a| a.name()), r.quickest());
         format!(
@@ -190,16 +190,19 @@ fn summary(rows: &[Row]) -> String {
         )
     });
     list(
-        &format!("Where another algorithm is more than {LOSS_TOLD} times as quick"),
+        &format!("Where another algorithm is more than {REPORTED_LOSS_FACTOR} times as quick"),
         wrong.collect(),
     );
-    let slow = |r: &&Row| r.quickest().is_some_and(|q| q.1 > BOUND_TOLD * r.bound);
+    let slow = |r: &&Row| {
+        r.quickest()
+            .is_some_and(|q| q.1 > REPORTED_BOUND_FACTOR * r.bound)
+    };
     let slow = rows.iter().filter(slow).map(|r| {
         let quickest = r.quickest().map_or(0., |q| q.1);
         format!("{}: {:.1} times the bound", place(r), quickest / r.bound)
     });
     list(
-        &format!("Where the quickest takes more than {BOUND_TOLD} times the bound"),
+        &format!("Where the quickest takes more than {REPORTED_BOUND_FACTOR} times the bound"),
         slow.collect(),
     );
     text

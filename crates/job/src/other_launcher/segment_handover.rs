@@ -226,10 +226,10 @@ mod tests {
     }
 
     #[test]
-    fn fuzz_knocks() {
+    fn fuzz_requests_for_the_segment() {
         let key = [7u8; 32];
         let seeds = [encode_request(&key, 3), encode_request(&[8; 32], 3)];
-        ferry_fuzz::fuzz("knocks", &seeds, |bytes| {
+        ferry_fuzz::fuzz("requests for the segment", &seeds, |bytes| {
             let read = decode_request(bytes, &key);
             assert!(read.is_none() || bytes.starts_with(&key));
             read.is_some()

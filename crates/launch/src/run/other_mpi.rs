@@ -7,7 +7,7 @@
 use ferry_job::RankState;
 
 use super::{Backend, Job};
-use crate::start::other_mpi::{self, CURE};
+use crate::start::other_mpi::{self, ADVICE};
 
 /// How often the first rank is looked at: about 5 s. A program that uses MPI has loaded it by then.
 const LOOKS_MAX: u32 = 20;
@@ -60,7 +60,7 @@ impl Job<'_> {
             let ranks = self.ranks.len();
             self.output.print_message(&format!(
                 "none of the {ranks} ranks called MPI_Init of Ferry; {known}, another MPI's \
-                 library, so each was a job of one rank: {CURE}"
+                 library, so each was a job of one rank: {ADVICE}"
             ));
         }
     }

@@ -39,14 +39,15 @@ impl OtherMpi {
     pub fn refusal(&self, program: &str) -> String {
         format!(
             "{}, another MPI's library, and each of its processes would be a job of one rank: \
-             {CURE} (--allow-other-mpi starts it all the same)",
+             {ADVICE} (--allow-other-mpi starts it all the same)",
             self.described(program)
         )
     }
 }
 
 /// What to do about a program of another MPI.
-pub const CURE: &str = "compile it again with Ferry's mpicc, or start it by that MPI's own mpiexec";
+pub const ADVICE: &str =
+    "compile it again with Ferry's mpicc, or start it by that MPI's own mpiexec";
 
 /// The first program of another MPI among the arguments of one without MPI, such as `env` or
 /// `valgrind`, with what it needs. Only paths are looked at.

@@ -64,10 +64,10 @@ pub(super) fn contact(relation: Relation, asked: Option<NameSocket>) -> String {
 
 /// Tells this process's launcher of the other job's, so that both can find that the jobs hang.
 pub(super) fn tell_launcher(contact: String) {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if let Some(client) = process().client() {
-        let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.insert(contact.clone()) {
+        let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.insert(contact.clone()) {
             // Nobody waits for the answer. If it gets lost, the launchers do not look for hangs.
             drop(client.begin_to_ask(&NameRequest::JobConnected { contact }));
         }

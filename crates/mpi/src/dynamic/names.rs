@@ -7,7 +7,7 @@ use ferry_job::{NameAnswer, NameRequest, NameStore};
 use std::sync::{Mutex, PoisonError};
 
 /// The names of a process without launcher and name server.
-static OWN: Mutex<Option<NameStore>> = Mutex::new(None);
+static OWN_NAMES: Mutex<Option<NameStore>> = Mutex::new(None);
 
 fn ask(request: &NameRequest) -> Result<NameAnswer> {
     let answer = match process().client() {
@@ -16,7 +16,7 @@ fn ask(request: &NameRequest) -> Result<NameAnswer> {
             ferry_job::ask_name_server(request)
         }
         None => {
-            let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut own = OWN_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
             Ok(own.get_or_insert_default().ask(request))
         }
     };

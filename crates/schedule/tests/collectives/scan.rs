@@ -55,7 +55,7 @@ pub fn scans(
 
 #[test]
 fn every_algorithm() {
-    for n in 1..=MOST {
+    for n in 1..=GROUP_MAX_RANKS {
         for (in_place, commutes) in [(false, false), (false, true), (true, false), (true, true)] {
             for a in algorithms(Kind::Scan, n, commutes) {
                 for count in [0, 1, 5, 37] {
@@ -80,7 +80,7 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn at_random(n in 1..=MOST, count in 0i64..200, commutes: bool, in_place: bool, inclusive: bool,
+    fn at_random(n in 1..=GROUP_MAX_RANKS, count in 0i64..200, commutes: bool, in_place: bool, inclusive: bool,
         seed: u64) {
         scans(n, None, count, commutes, in_place, inclusive, seed);
     }

@@ -6,7 +6,7 @@
 use super::memory::{AtomicU32, Ordering};
 
 /// What each signal adds to the word: one above the [`POLLED`] bit.
-const STEP: u32 = 2;
+const SIGNAL_INCREMENT: u32 = 2;
 /// Bit that is set while the progress thread polls the word, or is at work and will look at it
 /// before it sleeps. Who signals that thread alone then has nobody to wake.
 const POLLED: u32 = 1;
@@ -28,7 +28,7 @@ pub fn signaled_since(word: &AtomicU32, seen: u32) -> bool {
 #[inline]
 #[must_use]
 pub fn signal(word: &AtomicU32, for_thread: bool) -> bool {
-    word.fetch_add(STEP, Ordering::SeqCst) & POLLED == 0 || !for_thread
+    word.fetch_add(SIGNAL_INCREMENT, Ordering::SeqCst) & POLLED == 0 || !for_thread
 }
 
 /// Returns whether the progress thread now sees a signal without being woken.

@@ -2,7 +2,7 @@
 
 mod wait;
 
-use super::segment::{BOX_MAX_BYTES, Mailbox, ModelSegment, state};
+use super::segment::{Mailbox, ModelSegment, QUEUE_MAX_BYTES, state};
 use super::{Rank, encoding};
 use crate::time::Time;
 use encoding::RECORD_MAX_BYTES;
@@ -198,7 +198,7 @@ impl Client {
     fn append(&mut self, time: Time, kind: u32, parts: &[&[u8]]) {
         let len: usize = parts.iter().map(|p| p.len()).sum();
         assert!(len <= RECORD_MAX_BYTES, "a command of {len} bytes");
-        if self.commands.len() + encoding::encoded_len(len) > BOX_MAX_BYTES {
+        if self.commands.len() + encoding::encoded_len(len) > QUEUE_MAX_BYTES {
             self.catch_up();
         }
         encoding::append(&mut self.commands, time, kind, parts);

@@ -11,7 +11,7 @@ pub(super) const PAGE_BYTES: usize = 4096;
 /// Most bytes of the machine's encoded description.
 pub(super) const MACHINE_MAX_BYTES: usize = 64 * 1024;
 /// Most bytes of commands, and of events, in a mailbox.
-pub(in crate::kernel) const BOX_MAX_BYTES: usize = 256 * 1024;
+pub(in crate::kernel) const QUEUE_MAX_BYTES: usize = 256 * 1024;
 /// Most ranks of a modelled job.
 pub(super) const RANKS_MAX: u32 = 4096;
 /// Most bytes that one rank's card maps.
@@ -118,7 +118,7 @@ pub(in crate::kernel) struct Mailbox {
 }
 
 /// Bytes of a rank's part before what its card maps.
-pub(super) const MAILBOX_BYTES: usize = PAGE_BYTES + 2 * BOX_MAX_BYTES;
+pub(super) const MAILBOX_BYTES: usize = PAGE_BYTES + 2 * QUEUE_MAX_BYTES;
 
 /// Bytes of a rank's part.
 pub(super) fn rank_stride(mapped_bytes: usize) -> usize {

@@ -12,7 +12,7 @@
 mod layout;
 mod mapping;
 
-pub(super) use layout::{BOX_MAX_BYTES, COMMAND_KINDS, Header, Mailbox, state};
+pub(super) use layout::{COMMAND_KINDS, Header, Mailbox, QUEUE_MAX_BYTES, state};
 
 use super::Rank;
 use layout::{
@@ -293,7 +293,7 @@ impl ModelSegment {
 
     /// Puts a rank's commands into its mailbox.
     pub(super) fn put_commands(&self, rank: Rank, bytes: &[u8]) {
-        self.copy_in(rank, PAGE_BYTES, BOX_MAX_BYTES, 0, bytes);
+        self.copy_in(rank, PAGE_BYTES, QUEUE_MAX_BYTES, 0, bytes);
         self.mailbox(rank)
             .command_bytes
             .store(bytes.len() as u32, Ordering::Relaxed);
@@ -302,13 +302,19 @@ impl ModelSegment {
     /// Takes a rank's commands.
     pub(super) fn take_commands(&self, rank: Rank, out: &mut Vec<u8>) {
         let len = self.mailbox(rank).command_bytes.swap(0, Ordering::Relaxed) as usize;
-        out.resize(len.min(BOX_MAX_BYTES), 0);
-        self.copy_out(rank, PAGE_BYTES, BOX_MAX_BYTES, 0, out);
+        out.resize(len.min(QUEUE_MAX_BYTES), 0);
+        self.copy_out(rank, PAGE_BYTES, QUEUE_MAX_BYTES, 0, out);
     }
 
     /// Puts events into a rank's mailbox.
     pub(super) fn put_events(&self, rank: Rank, bytes: &[u8]) {
-        self.copy_in(rank, PAGE_BYTES + BOX_MAX_BYTES, BOX_MAX_BYTES, 0, bytes);
+        self.copy_in(
+            rank,
+            PAGE_BYTES + QUEUE_MAX_BYTES,
+            QUEUE_MAX_BYTES,
+            0,
+            bytes,
+        );
         self.mailbox(rank)
             .event_bytes
             .store(bytes.len() as u32, Ordering::Relaxed);
@@ -317,8 +323,8 @@ impl ModelSegment {
     /// Takes a rank's events.
     pub(super) fn take_events(&self, rank: Rank, out: &mut Vec<u8>) {
         let len = self.mailbox(rank).event_bytes.swap(0, Ordering::Relaxed) as usize;
-        out.resize(len.min(BOX_MAX_BYTES), 0);
-        self.copy_out(rank, PAGE_BYTES + BOX_MAX_BYTES, BOX_MAX_BYTES, 0, out);
+        out.resize(len.min(QUEUE_MAX_BYTES), 0);
+        self.copy_out(rank, PAGE_BYTES + QUEUE_MAX_BYTES, QUEUE_MAX_BYTES, 0, out);
     }
 
     /// Reads a word of the memory that a rank's card maps. Panics beyond its end.

@@ -5,7 +5,7 @@ use super::calendar::Status;
 use crate::kernel::client::wake_one;
 use crate::kernel::encoding;
 use crate::kernel::handover::HandoverPolicy;
-use crate::kernel::segment::{BOX_MAX_BYTES, ModelSegment, state};
+use crate::kernel::segment::{ModelSegment, QUEUE_MAX_BYTES, state};
 use crate::kernel::{Model, Rank, Track};
 use crate::time::Time;
 use rustix::thread::futex;
@@ -131,11 +131,11 @@ fn deliver(segment: &ModelSegment, rank: Rank, pending: &mut Vec<u8>) -> bool {
         return false;
     }
     let mut fits = pending.len();
-    if fits > BOX_MAX_BYTES {
+    if fits > QUEUE_MAX_BYTES {
         let mut rest = &pending[..];
         loop {
             let before = rest.len();
-            if encoding::take(&mut rest).is_none() || pending.len() - rest.len() > BOX_MAX_BYTES {
+            if encoding::take(&mut rest).is_none() || pending.len() - rest.len() > QUEUE_MAX_BYTES {
                 fits = pending.len() - before;
                 break;
             }

@@ -73,7 +73,7 @@ proptest! {
 }
 
 #[test]
-fn a_full_desk_says_so_and_has_room_again() {
+fn a_full_table_says_so_and_has_room_again() {
     let mut receiver = CopyReceiver::new(table());
     let mut begun: Vec<_> = (0..COPIES_MAX as u64)
         .map(|i| receiver.begin(i, i, 100_000).unwrap())
