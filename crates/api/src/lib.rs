@@ -129,9 +129,9 @@ impl Function {
             .filter(move |p| large || !p.large_only)
     }
 
-    /// Is it for messages, which programs have by the thousands? Then its entry point exists for
-    /// each ABI: it takes requests in the ABI's form and returns its error codes, so that the ABI's
-    /// library need not convert them.
+    /// Does the function's entry point exist for each ABI? So it is for the functions of messages,
+    /// of which programs call thousands: the entry takes requests in the ABI's form and returns its
+    /// error codes, so that the ABI's library need not convert them.
     pub fn is_per_abi(&self) -> bool {
         matches!(
             self.name.as_str(),

@@ -81,7 +81,7 @@ impl EndpointAddress {
         }
     }
 
-    /// What it stands for. `None`: it is none of a job of `size` nodes.
+    /// The endpoint's address. `None`: no such endpoint is in a job of `size` nodes.
     pub fn get(self, size: u32) -> Option<Address> {
         let [nic, second] = self.stuff;
         let endpoint = (second >> 56) as u8;

@@ -19,7 +19,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Those of an array in memory.
+    /// The parts of an element in an array in memory.
     fn of_array(form: Form) -> Parts {
         let (value_bytes, index_bytes) = match form {
             Form::Pair(value, index) => (value.form().size(), index.form().size()),
@@ -33,7 +33,7 @@ impl Parts {
         }
     }
 
-    /// Those of packed elements: without padding.
+    /// The parts of a packed element: without padding.
     fn of_packed(form: Form) -> Parts {
         let array = Parts::of_array(form);
         Parts {

@@ -80,7 +80,7 @@ pub(crate) struct Booleans<T> {
 }
 
 impl<T: Cell> Booleans<T> {
-    /// Those of the process.
+    /// The values that this process uses.
     #[inline]
     pub(crate) fn current() -> Booleans<T> {
         Booleans {

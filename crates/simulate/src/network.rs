@@ -101,7 +101,7 @@ impl Network {
         self.nodes
     }
 
-    /// What it is made of, in a line.
+    /// The network's parts, in a line.
     pub fn describe(&self) -> String {
         match &self.shape {
             Shape::FatTree(t) => format!(

@@ -146,7 +146,7 @@ pub trait Transport: Send {
     fn name(&self) -> &'static str;
     /// Returns whether it can carry messages to `peer` at all.
     fn reaches(&self, peer: ProcId) -> bool;
-    /// What it can do for `peer`.
+    /// What the transport can do for messages to `peer`.
     fn features(&self, peer: ProcId) -> Features;
     /// Sends an active message: copies it, or refuses it whole. `message` is any number but 255.
     ///

@@ -128,13 +128,13 @@ impl Procedure {
         format!("MPI_{}{large}{suffix}", self.function.name)
     }
 
-    /// Has it a choice buffer?
+    /// Has the function a choice buffer?
     pub fn has_choice(&self) -> bool {
         self.arguments().iter().any(|a| a.base == Base::Choice)
     }
 
-    /// Has it, in the module `mpi`, a second form whose `baseptr` is a TYPE(C_PTR)? Its specific
-    /// name ends with `_CPTR` (MPI 5.0 §9.2, §12.2).
+    /// Has the function, in the module `mpi`, a second form whose `baseptr` is a TYPE(C_PTR)? Its
+    /// specific name ends with `_CPTR` (MPI 5.0 §9.2, §12.2).
     pub fn has_pointer_form(&self) -> bool {
         let is_base = |a: &Argument| a.parameter.name == "baseptr" && a.base == Base::Address;
         self.module == Module::Mpi && self.arguments().iter().any(is_base)

@@ -43,7 +43,7 @@ impl ContextId {
         ContextId(self.0 | 1)
     }
 
-    /// Is it a context of collectives?
+    /// Is this a communicator's context of collectives, and not that of point-to-point messages?
     pub fn is_collective(self) -> bool {
         self.0 & 3 == 1
     }

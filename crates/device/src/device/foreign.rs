@@ -168,7 +168,7 @@ impl Device {
         }
     }
 
-    /// Who has sent the message that [`Device::matched_probe`] has taken.
+    /// The sender of the message that [`Device::matched_probe`] has taken.
     pub fn sender_of(&mut self, message: crate::ReqId) -> Option<ProcId> {
         match self.worker.engine.requests.operation(message)? {
             crate::base::request::Operation::Message(taken) => Some(taken.from),

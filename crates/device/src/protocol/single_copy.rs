@@ -249,7 +249,7 @@ impl Worker {
         }
     }
 
-    /// Who copies.
+    /// What else this process does while it receives, by which paths are measured apart.
     #[inline]
     fn receiver_state(&self, context: CopyContext) -> ReceiverState {
         if context.shares_core {

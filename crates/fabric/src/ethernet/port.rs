@@ -51,7 +51,7 @@ impl Port {
         }
     }
 
-    /// What it has carried so far.
+    /// What the port has carried so far.
     pub fn carried(&self) -> PortUse {
         self.carried
     }

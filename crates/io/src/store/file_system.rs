@@ -37,7 +37,7 @@ impl FileSystem {
         }
     }
 
-    /// That of an existing file or folder.
+    /// The file system of an existing file or folder.
     ///
     /// # Errors
     /// What the system says.

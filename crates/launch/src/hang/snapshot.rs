@@ -82,7 +82,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// That of both.
+    /// The sum of both.
     pub fn with(self, other: Traffic) -> Traffic {
         Traffic {
             sent: self.sent.wrapping_add(other.sent),
@@ -165,7 +165,7 @@ impl RankView {
         let peer = usize::try_from(self.peer).ok().filter(|&p| p < ranks);
         peer.filter(|_| self.waits() && !self.is_collective() && self.window_wait().is_none())
     }
-    /// What it does, in words.
+    /// What the rank does, in words.
     pub(super) fn activity(&self) -> String {
         match self.phase {
             RankPhase::Started => "has not called MPI_Init".into(),

@@ -9,7 +9,7 @@ use ferry_job::{
 use super::snapshot::RankView;
 
 impl RankView {
-    /// What it waits for on a window, in words. `None`: it waits for something else.
+    /// What the rank waits for on a window, in words. `None`: it waits for something else.
     pub(super) fn window_wait(&self) -> Option<String> {
         if self.is_collective() {
             return None;

@@ -25,7 +25,7 @@ pub struct OptionSpec {
 }
 
 impl OptionSpec {
-    /// Whether it is called so; without dashes.
+    /// Is `name`, which has no dashes, one of the option's names?
     pub(super) fn is_called(&self, name: &str) -> bool {
         self.names.iter().any(|n| n.trim_start_matches('-') == name)
     }

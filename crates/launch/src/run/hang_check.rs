@@ -136,7 +136,7 @@ impl Job<'_> {
         running.flat_map(|v| v.known_jobs.clone()).collect()
     }
 
-    /// Who waits for whom in this job, which its title names.
+    /// This job's part of the report on several jobs: a title, and who waits for whom.
     fn job_report(&self) -> String {
         let started = if self.peers.is_spawned() {
             " (MPI_Comm_spawn)"
@@ -216,7 +216,7 @@ impl Job<'_> {
         awake.count() == 0
     }
 
-    /// Who waits for whom, now.
+    /// The report on this job alone: who waits for whom.
     pub(super) fn wait_report(&self) -> String {
         let views = self.views(true);
         if views.iter().all(|v| v.phase == RankPhase::Started) {

@@ -17,32 +17,32 @@ pub(super) struct Parent {
     socket: ParentSocket,
     port: String,
     connected: bool,
-    /// It knows that the job's ranks will not come. What that means is its business.
+    /// The rank was told that the job's ranks have failed. It decides what follows from that.
     has_failed: bool,
 }
 
 impl Parent {
-    /// The port at which it waits for the job's ranks.
+    /// The port at which the rank waits for the job's ranks.
     pub(super) fn port(&self) -> &str {
         &self.port
     }
 
-    /// Have the job's ranks connected to it?
+    /// Have the job's ranks connected to the rank's port?
     pub(super) fn is_connected(&self) -> bool {
         self.connected
     }
 
-    /// Does it know that the job's ranks will not come?
+    /// Was the rank told that the job's ranks have failed?
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }
 
-    /// Tells it that the job's ranks have all ended, and none of them has failed.
+    /// Tells the rank that all of the job's ranks have ended without failure.
     pub(super) fn ended(&mut self) {
         self.socket.ended();
     }
 
-    /// Tells it that the job's ranks will not come.
+    /// Tells the rank that the job's ranks cannot be started, or have died, and why.
     pub(super) fn failed(&mut self, why: &str) {
         self.has_failed |= !self.connected;
         self.socket.failed(why);
@@ -103,10 +103,11 @@ pub fn answer_name(number: Option<OsString>) -> u8 {
     inherited(number.to_str()).map_or(2, super::names::answer_one)
 }
 
-/// Runs the job that comes through a socket. `arguments`: the socket's number, then options. Behind
-/// the number may stand, with commas, that of the socket to the launcher that has started this one,
-/// and the number of its family.
-/// `detached`: in a process that is no child of its starter. Returns the exit status.
+/// Runs the job whose order comes through a socket. Returns the exit status.
+///
+/// `arguments`: `SOCKET[,UPSTREAM,FAMILY]`, then options. SOCKET is the descriptor to the rank,
+/// UPSTREAM that to the launcher which has started this one, FAMILY that launcher's family.
+/// `detached`: run in a process that is no child of its starter.
 pub fn run_spawned(mut arguments: impl Iterator<Item = OsString>, detached: bool) -> u8 {
     let first = arguments.next().unwrap_or_default().into_string();
     let first = first.unwrap_or_default();

@@ -28,17 +28,17 @@ pub(super) struct SpawnedLaunchers {
 }
 
 impl SpawnedLaunchers {
-    /// Is there one?
+    /// Does one run?
     pub(super) fn any(&self) -> bool {
         !self.pids.is_empty()
     }
 
-    /// A child has ended. Was it a launcher?
+    /// Forgets a child that has ended. Returns whether it was a launcher.
     pub(super) fn ended(&mut self, pid: i32) -> bool {
         self.pids.remove(&pid)
     }
 
-    /// Sends them a signal.
+    /// Sends a signal to all of them.
     pub(super) fn signal(&self, signal: c_int) {
         for &pid in &self.pids {
             // SAFETY: a plain system call; the child has not been waited for.

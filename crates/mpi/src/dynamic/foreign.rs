@@ -259,7 +259,7 @@ fn watched(d: &mut device::Device, job: u64, process: ProcId, link: Option<u64>)
     lifeline
 }
 
-/// Is it a connection that [`add_lifeline`] keeps?
+/// Does [`add_lifeline`] keep the connection to this process?
 pub(super) fn is_lifeline(process: ProcId) -> bool {
     table().lifelines.iter().any(|l| l.process == process)
 }

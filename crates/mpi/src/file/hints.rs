@@ -43,7 +43,7 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Those of `info`, and defaults.
+    /// The hints of `info`, and defaults for the others.
     ///
     /// Errors: InfoValue if a value is of no use.
     pub fn new(info: Option<&Info>) -> Result<Hints> {

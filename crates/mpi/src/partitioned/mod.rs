@@ -47,7 +47,7 @@ fn is_aggregated(bytes: u64) -> bool {
 
 /// Operations on a partitioned request.
 pub trait Partitioned: Send + Sync {
-    /// Has it been started, and not been completed since? The others are for such ones.
+    /// Has the operation been started, and not been completed since? All other methods require it.
     fn is_active(&self) -> bool;
     /// Releases a partition of a send (MPI_Pready).
     ///

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An operation that completes later.
 pub trait Work: Any + Send + Sync {
-    /// Is it complete? Called under the device's lock.
+    /// Is the work complete? Called under the device's lock.
     fn is_done(&self, d: &mut Device) -> bool;
-    /// Ends it in place of [`Work::outcome`] and [`Work::free`], if it is complete and has ended
-    /// without an error: what its status says. `None`: nothing was done. Called under the device's
+    /// Ends the work in place of [`Work::outcome`] and [`Work::free`], if it is complete and has no
+    /// error. Returns what its status says. `None`: nothing was done. Called under the device's
     /// lock.
     fn end_successful(&self, _d: &mut Device) -> Option<SuccessStatus> {
         None
@@ -40,7 +40,7 @@ pub trait Work: Any + Send + Sync {
     fn general(&self) -> Option<&Generalized> {
         None
     }
-    /// Is it complete without an error? Called without the device's lock.
+    /// Is the work complete without an error? Called without the device's lock.
     fn has_ended_well(&self) -> bool {
         false
     }

@@ -245,8 +245,8 @@ pub struct CellsMemory {
 }
 
 impl CellsMemory {
-    /// Those behind the ring that this process writes and the one that it reads. `lower`: its cells
-    /// have the lower numbers.
+    /// The cells behind the ring that this process writes and behind the one that it reads.
+    /// `lower`: this process's cells have the lower numbers.
     ///
     /// # Safety
     /// As for [`RingMemory::new`].

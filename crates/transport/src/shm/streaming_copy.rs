@@ -15,7 +15,7 @@ pub fn lines_are_costly() -> bool {
     matches!(name.as_flattened(), b"AuthenticAMD" | b"HygonGenuine")
 }
 
-/// It was not measured on other processors.
+/// On other architectures: false, since it was not measured there.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn lines_are_costly() -> bool {
     false

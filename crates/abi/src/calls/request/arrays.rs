@@ -226,7 +226,7 @@ pub fn testany<R: RequestForm>(
     }
 }
 
-/// Those of `all` that can be completed now.
+/// The requests among `all` that can be completed now.
 fn ready(all: &[ArrayRequest]) -> ArrayRequests {
     let mut d = ferry_mpi::device::device();
     all.iter()
