@@ -1,7 +1,7 @@
-//! What the libraries of other ABIs (`libmpi.so.12`, `libmpi.so.40`) use of this one.
+//! The table by which the libraries of other ABIs (`libmpi.so.12`, `libmpi.so.40`) call this one.
 //!
-//! They export MPI_ and PMPI_ symbols themselves, so this library's symbols of the same names are
-//! out of their reach. They find its functions in one exported table.
+//! Those libraries export MPI_ and PMPI_ symbols themselves, so they cannot call this library's
+//! symbols of the same names. This library exports its functions to them in one table.
 
 use crate::callback::{TranslatedFunction, UserFunction};
 use crate::calls;

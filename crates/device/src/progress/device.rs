@@ -194,9 +194,9 @@ impl Device {
         self.worker.engine.notifications += 1;
     }
 
-    /// Tells the launcher how many messages have come and gone. A message that waits here for room
-    /// or for a connection is under way, too, and so is a transfer of a file: as long as there is
-    /// any, one is counted as sent.
+    /// Publishes in the status page how many messages were sent and received. While messages wait
+    /// here for room or for a connection, or a file is transferred, one more is counted as sent:
+    /// then no launcher takes the job for one without messages in flight.
     pub(crate) fn publish_counts(&self) {
         let engine = &self.worker.engine;
         let under_way = !engine.outbox.is_empty() || outside_work::is_running();

@@ -1,8 +1,9 @@
-//! On which cores the pool's threads run: not on that of the thread whose work they do.
+//! On which cores the pool's threads run: on another core than the thread whose work they do.
 //!
-//! The system begins and wakes a thread where it slept, or beside who woke it, and leaves it there
-//! for some milliseconds. It would take its time from the program though another core is idle, or
-//! wait until the program does. So who gives the work places the thread, before it wakes.
+//! The system wakes a thread on the core where it slept or beside the thread that wakes it, and
+//! leaves it there for some milliseconds. A pool thread would then share the program's core
+//! although another one is idle. So the thread that gives work chooses the pool thread's core
+//! before it wakes it.
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::os::unix::thread::JoinHandleExt;
@@ -18,10 +19,10 @@ pub(super) fn giver() -> usize {
 /// A thread of the pool, and its cores.
 pub(super) struct PlacedThread {
     handle: JoinHandle<()>,
-    /// What it has inherited from who started it.
+    /// The cores that it has inherited from the thread that started it.
     inherited: Option<CpuSet>,
     current: Option<CpuSet>,
-    /// Cores beside those, for a program that is bound to one.
+    /// Further cores that it may use, if the program is bound to one.
     spare: Option<CpuSet>,
 }
 

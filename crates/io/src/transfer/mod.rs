@@ -169,7 +169,7 @@ pub fn write(
             other => return other.map(|()| buf.len()),
         }
     }
-    // One lock serves as many runs as it reaches.
+    // A lock covers several runs if it is long enough.
     let reach = match view.is_rising() {
         true => lock_reach(access.write_buffer_bytes as u64),
         false => 0,

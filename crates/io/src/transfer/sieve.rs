@@ -66,9 +66,9 @@ pub(super) fn read(
     Ok(done)
 }
 
-/// Writes data of a view whose offsets rise. What lies between the data is read before and written
-/// again, under locks if `locked`: one serves as many windows as it reaches. Behind the end of the
-/// file it becomes zeros, as it would otherwise.
+/// Writes data of a view whose offsets rise (data sieving). The bytes between the data are read
+/// before and written again, under locks if `locked`. A lock covers several windows if it is long
+/// enough. Gaps behind the end of the file become zeros, as they do when each run is written alone.
 pub(super) fn write(
     file: &dyn StoredFile,
     view: &View,

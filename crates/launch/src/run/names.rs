@@ -1,5 +1,5 @@
-//! Published names (MPI 5.0 §11.10.4): those of this job, which jobs that it starts share; or those
-//! of a name server (--names).
+//! Published names (MPI 5.0 §11.10.4). A job and the jobs that it spawns share one store, in the
+//! launcher of the first; or all use a name server (--names).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

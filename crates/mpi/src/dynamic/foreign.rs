@@ -41,7 +41,7 @@ impl ProcessName {
 /// A process of another job.
 struct Known {
     name: ProcessName,
-    /// The link by which it was made known.
+    /// The link by which it connects.
     link: u64,
     /// Communicators in which it is.
     uses: usize,

@@ -50,8 +50,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, OnceLock};
 
-/// Exchanges bytes between the roots of two groups: sends those of this one, and receives those of
-/// the other one. Called at the root only. The first exchange blocks until the other root comes.
+/// Exchanges bytes between the roots of two groups: sends the given bytes, and returns those of the
+/// other root. Called at the root only. The first exchange blocks until the other root is there.
 pub(crate) type RootExchange<'a> = dyn Fn(Vec<u8>) -> Result<Vec<u8>> + 'a;
 
 /// How the other group comes to be known.

@@ -1,10 +1,11 @@
-//! How a process learns that a job has died whose processes it knows.
+//! How a process learns that another job has died with which it is connected.
 //!
-//! Messages to them may go through shared memory, which tells nothing of a death. So each process
-//! keeps a connection to one process of each such job, its *partner*: a job dies as a whole, and
-//! its connections break then. It hears of it whatever the other processes of its own job do. The
-//! roots need no partner: the connection by the port stays ([`foreign::add_lifeline`]), or a
-//! socket to the job's launcher. Nor do processes that others have started: their launcher ends
+//! Messages to that job may go through shared memory, which does not report a death. So each
+//! process keeps a connection to one process of each such job, its *partner*. A job dies as a
+//! whole, and the connection breaks then, whatever the other processes of the own job do.
+//!
+//! Roots need no partner: they keep the connection by the port ([`foreign::add_lifeline`]) or a
+//! socket to the other job's launcher. Spawned processes need none either: their launcher ends
 //! them.
 
 use super::{ForeignMembers, GroupInfo, Relation, foreign};
@@ -12,13 +13,14 @@ use crate::ProcId;
 use crate::device::{self, Device, WaitingFor};
 use std::collections::BTreeMap;
 
-/// The partners that this process gets when two groups establish communication.
+/// The partners of this process among the members of a group that it establishes communication
+/// with.
 pub(super) struct Partners {
-    /// Some process of either group gets one. Both sides agree on it.
+    /// Some process of either group gets a partner. The same on both sides.
     pub any: bool,
-    /// Those that this process connects to. The others connect to it.
+    /// Partners to which this process connects. The other partners connect to this process.
     calls: Vec<ProcId>,
-    /// One of each job.
+    /// By job: the partner whose connection is watched.
     watched: BTreeMap<u64, ProcId>,
 }
 
@@ -43,8 +45,8 @@ fn needs(group: &GroupInfo, at: usize, relation: Relation, is_local: bool) -> bo
 }
 
 impl Partners {
-    /// Those of member `rank` of this group. `new`: who was not known before. Who was has led to a
-    /// partner already.
+    /// The partners of member `rank` of this group. `new`: members that were not known before. A
+    /// process has a partner already in the job of any other.
     pub fn new(
         local: &GroupInfo,
         remote: &GroupInfo,

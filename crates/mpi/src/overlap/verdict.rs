@@ -101,7 +101,7 @@ const KNOWN_CALLS_MAX: usize = 32;
 /// Maximum number of calls whose reports are collected at a time. A choice.
 const OPEN_CALLS_MAX: usize = 8;
 
-/// The reports of one call: who, whether it overlapped there, and its times.
+/// The reports of one call: the reporting rank, whether the call overlapped there, and its times.
 type CallReports = Vec<(ProcId, bool, Times)>;
 
 /// A site, as the ranks together see it.

@@ -1,10 +1,10 @@
 //! MPI_Alltoall in two levels (MPI 5.0 §6.8), for blocks so small that messages cost more than
 //! bytes: two nodes exchange one message, and not one for each pair of their ranks.
 //!
-//! The nodes are cut into ranges. On each node each range has its leader, which gathers what the
-//! ranks of its own node have for that range, exchanges one message with each node there, and gives
-//! each rank of its own node what has come from the range. Which rank leads differs from node to
-//! node, so that the first messages of all nodes do not go to one.
+//! The nodes are cut into ranges. On each node each range has its leader, which does three steps:
+//! it gathers the blocks of its node's ranks for that range, exchanges one message with each node
+//! in the range, and scatters the received blocks to its node's ranks. Which rank leads differs
+//! from node to node, so that the first messages of all nodes do not go to the same node.
 
 use super::Levels;
 use crate::step::{Builder, Piece, cut};

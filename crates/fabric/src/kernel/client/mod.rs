@@ -1,4 +1,4 @@
-//! A rank's side: its clock, its commands, and what its card has for it.
+//! A rank's side of the simulation: its clock, the commands that it issues, and its card's events.
 
 mod wait;
 

@@ -28,7 +28,7 @@ pub struct CardStats {
 }
 
 impl CardStats {
-    /// Lines of a report: what they are about, and what they say. `duration`: the job's.
+    /// Two lines of a report, each with its subject and its text. `duration`: of the job.
     pub fn lines(&self, node: u32, duration: Time) -> [(String, String); 2] {
         let card = format!(
             "{} messages, {} B, busy {:.1} %; {} segments, {} refused, {} misplaced",

@@ -58,7 +58,7 @@ impl PortName {
         })
     }
 
-    /// Is its process one of this job, or of one that this process knows?
+    /// Does the port belong to a process of this job, or of a job that this process knows?
     pub(super) fn is_known(&self) -> bool {
         let own = process().rank_info.job;
         own != 0 && self.job == own || foreign::knows_job(self.job)
