@@ -30,6 +30,7 @@ use crate::plan::Plan;
 use crate::signals::Signals;
 use crate::start::{KILL_DELAY, REAP_TIMEOUT, RankStarter, StartError};
 use exit::WaitStatus;
+use forward::Streams;
 use hang_check::{HangCheck, STATUS_INTERVAL};
 use local::LocalRanks;
 use modelled::MachineModel;
@@ -103,15 +104,7 @@ struct Job<'a> {
     alive: usize,
     poll: OwnedFd,
     signals: Signals,
-    output: Output,
-    /// Per channel: its streams are not read now, because mpiexec's own output is not taken.
-    paused: [bool; 2],
-    /// Per channel: the descriptor that is polled for writing.
-    write_polled: [Option<RawFd>; 2],
-    input: Input,
-    /// Descriptors that are polled for standard input.
-    stdin_polled: Vec<RawFd>,
-    input_is_file: bool,
+    streams: Streams,
     started_at: Instant,
     hang: HangCheck,
     other_mpi: OtherMpiWatch,
@@ -119,8 +112,6 @@ struct Job<'a> {
     shutdown: Option<Shutdown>,
     /// The highest exit status so far.
     status: u8,
-    /// Output could not be written.
-    output_broken: bool,
     /// Signals by which the user asked for the end.
     end_requests: u32,
     /// The signals passed on to the ranks.
@@ -261,18 +252,15 @@ impl<'a> Job<'a> {
             alive: 0,
             poll,
             signals,
-            output: Output::new(size, others, options.label),
-            paused: [false; 2],
-            write_polled: [None; 2],
-            input: Input::new(options.stdin, plan.uses_agents),
-            stdin_polled: Vec::new(),
-            input_is_file: false,
+            streams: Streams::new(
+                Output::new(size, others, options.label),
+                Input::new(options.stdin, plan.uses_agents),
+            ),
             started_at: now,
             hang: HangCheck::new(now, size),
             other_mpi: OtherMpiWatch::new(),
             shutdown: None,
             status: 0,
-            output_broken: false,
             end_requests: 0,
             forwarded_signals: Vec::new(),
             parent,
@@ -297,12 +285,12 @@ impl<'a> Job<'a> {
                 program, host, pid, ..
             } = &self.ranks[rank];
             let text = format!("rank {rank}: {program} on {host}, pid {pid}, {binding}");
-            self.output.print_message(&text);
+            self.streams.output.print_message(&text);
         }
     }
 
     fn poll_stream(&self, stream: usize) {
-        if let Some(fd) = self.output.descriptor(stream) {
+        if let Some(fd) = self.streams.output.descriptor(stream) {
             let token = epoll::EventData::new_u64(EVENT_STREAM | stream as u64);
             let _ = epoll::add(&self.poll, borrowed(fd), token, epoll::EventFlags::IN);
         }
@@ -323,7 +311,7 @@ impl<'a> Job<'a> {
                     .living()
                     .map(|(n, r)| format!("{n} (pid {} on {})", r.pid, r.host))
                     .collect();
-                self.output.print_message(&format!(
+                self.streams.output.print_message(&format!(
                     "ranks {} do not end although they were killed; leaving them",
                     stuck.join(", ")
                 ));
@@ -335,7 +323,7 @@ impl<'a> Job<'a> {
 
     /// Waits for the next event or timer, and handles it.
     fn poll_once(&mut self, events: &mut Vec<epoll::Event>) {
-        let prompt = self.output.show_prompts(Instant::now());
+        let prompt = self.streams.output.show_prompts(Instant::now());
         self.flush();
         self.poll_stdin();
         let now = Instant::now();
@@ -357,7 +345,7 @@ impl<'a> Job<'a> {
             signalled |= event.data.u64() & EVENT_KIND == EVENT_SIGNAL;
             self.handle_event(event);
         }
-        if self.input_is_file {
+        if self.streams.input_is_file {
             self.forward_stdin();
         }
         if signalled {
@@ -370,7 +358,7 @@ impl<'a> Job<'a> {
 
     /// Time until the next timer. `prompt`: when output without an end of line is shown.
     fn until_next_timer(&self, now: Instant, prompt: Option<Instant>) -> Duration {
-        if self.input_is_file {
+        if self.streams.input_is_file {
             return Duration::ZERO;
         }
         let mut due = vec![self.hang.next_check];
@@ -403,7 +391,7 @@ impl<'a> Job<'a> {
         let number = (token & !EVENT_KIND) as usize;
         match token & EVENT_KIND {
             EVENT_STREAM => {
-                self.output.read(number);
+                self.streams.output.read(number);
             }
             EVENT_RANK => {
                 let flags = event.flags;
@@ -476,7 +464,7 @@ impl<'a> Job<'a> {
     fn log_for(&mut self, rank: usize, text: &str) {
         let text: String = text.chars().filter(|c| !c.is_control()).collect();
         let text = format!("{}: {text}", self.rank_label(rank));
-        self.output.print_message(&text);
+        self.streams.output.print_message(&text);
     }
 
     fn abort(&mut self, rank: usize, code: i32, text: &str) {

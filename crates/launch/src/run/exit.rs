@@ -155,7 +155,7 @@ impl Job<'_> {
         if prints {
             let others = self.alive;
             let shutdown = text.contains("ending") || others == 0;
-            self.output.print_message(&if shutdown {
+            self.streams.output.print_message(&if shutdown {
                 text.to_string()
             } else {
                 format!("{text}; ending the job")
@@ -173,7 +173,7 @@ impl Job<'_> {
     /// Reads all output that a rank has written until now.
     pub(super) fn drain(&mut self, rank: usize) {
         for channel in [Channel::Out, Channel::Err] {
-            self.output.drain(2 * rank + channel as usize);
+            self.streams.output.drain(2 * rank + channel as usize);
         }
     }
 
@@ -191,16 +191,16 @@ impl Job<'_> {
         self.stop_model();
         self.shut_down_agents(events);
         kill_orphans(self.shutdown.is_some());
-        for stream in 0..self.output.streams() {
-            self.output.drain(stream);
+        for stream in 0..self.streams.output.streams() {
+            self.streams.output.drain(stream);
         }
-        for stream in 0..self.output.streams() {
-            self.output.end(stream);
+        for stream in 0..self.streams.output.streams() {
+            self.streams.output.end(stream);
         }
         self.peers.announce_end();
         self.note_other_mpi();
         self.flush();
-        while !self.output.is_empty() && self.end_requests < 2 {
+        while !self.streams.output.is_empty() && self.end_requests < 2 {
             self.poll_once(events);
             self.flush();
         }
@@ -208,7 +208,7 @@ impl Job<'_> {
         match &self.shutdown {
             _ if self.parent.as_ref().is_some_and(|p| p.has_failed()) => 0,
             Some(shutdown) => shutdown.status,
-            None if self.output_broken => self.status.max(1),
+            None if self.streams.output_broken => self.status.max(1),
             None => self.status,
         }
     }

@@ -164,7 +164,7 @@ impl Job<'_> {
         if self.options.on_hang == OnHang::End {
             self.end(&(text + ENDING), STATUS_HANG);
         } else {
-            self.output.print_message(&text);
+            self.streams.output.print_message(&text);
         }
     }
 

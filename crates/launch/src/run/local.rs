@@ -60,7 +60,7 @@ impl Job<'_> {
         let Some(watcher) = &local.watcher else {
             return Ok(());
         };
-        let copied = match &mut self.input {
+        let copied = match &mut self.streams.input {
             Input::Copied(pump) => pump.reader(rank as u32).map_err(|e| {
                 crate::start::StartError::new(format!(
                     "rank {rank} cannot be started: making a pipe for its stdin: {e}"
@@ -68,7 +68,7 @@ impl Job<'_> {
             })?,
             _ => None,
         };
-        let stdin = match (&copied, &self.input) {
+        let stdin = match (&copied, &self.streams.input) {
             (Some(reader), _) => Some(reader.as_fd()),
             (None, Input::Inherited(reader)) if *reader as usize == rank => Some(standard_input()),
             _ => None,
@@ -85,7 +85,7 @@ impl Job<'_> {
         let binding = local.starter.binding_of(rank);
         let [out, err] = started.output;
         for (channel, pipe) in [(Channel::Out, out), (Channel::Err, err)] {
-            let stream = self.output.add(rank, channel, pipe);
+            let stream = self.streams.output.add(rank, channel, pipe);
             self.poll_stream(stream);
         }
         self.ranks[rank].pid = started.pid;

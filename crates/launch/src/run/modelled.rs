@@ -366,7 +366,7 @@ impl Job<'_> {
             let text = text + "ending the job (--on-hang=report lets it go on)";
             self.end(&text, STATUS_HANG);
         } else {
-            self.output.print_message(&text);
+            self.streams.output.print_message(&text);
         }
     }
 

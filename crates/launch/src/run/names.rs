@@ -147,7 +147,8 @@ impl Job<'_> {
     }
 
     pub(super) fn complain_of_names(&mut self, e: &io::Error) {
-        self.output
+        self.streams
+            .output
             .print_message(&format!("published names cannot be asked for: {e}"));
     }
 

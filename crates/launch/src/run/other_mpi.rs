@@ -58,7 +58,7 @@ impl Job<'_> {
         };
         if let Some(known) = known {
             let ranks = self.ranks.len();
-            self.output.print_message(&format!(
+            self.streams.output.print_message(&format!(
                 "none of the {ranks} ranks called MPI_Init of Ferry; {known}, another MPI's \
                  library, so each was a job of one rank: {ADVICE}"
             ));

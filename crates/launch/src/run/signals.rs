@@ -24,7 +24,7 @@ impl Job<'_> {
                         128 + libc::SIGQUIT as u8,
                     );
                 } else {
-                    self.output.print_message(&wait_report);
+                    self.streams.output.print_message(&wait_report);
                 }
             }
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP => {
@@ -33,7 +33,7 @@ impl Job<'_> {
                 if self.end_requests == 1 {
                     self.forwarded_signals.push(signal);
                     if signal == libc::SIGINT {
-                        self.output.print_message(
+                        self.streams.output.print_message(
                             "passing the interrupt on to all ranks; once more kills them",
                         );
                     }
@@ -59,7 +59,7 @@ impl Job<'_> {
                 unsafe { libc::raise(libc::SIGSTOP) };
             }
             libc::SIGCONT => {
-                match &mut self.input {
+                match &mut self.streams.input {
                     Input::Copied(copier) => copier.resume(),
                     Input::Sent(sender) => sender.resume(),
                     _ => {}

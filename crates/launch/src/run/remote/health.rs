@@ -13,7 +13,7 @@ impl Job<'_> {
     /// Gives up an agent: its ranks are lost, and the job is ended.
     pub(in crate::run) fn lose_agent(&mut self, number: usize, why: &str) {
         let size = self.ranks.len();
-        self.output.drain(2 * (size + number) + 1);
+        self.streams.output.drain(2 * (size + number) + 1);
         let Some(remote) = self.remote() else { return };
         let link = &mut remote.agents[number];
         if std::mem::replace(&mut link.lost, true) {

@@ -107,7 +107,7 @@ impl Job<'_> {
             ToMpiexec::Output { rank, error, bytes } => {
                 let channel = if error { Channel::Err } else { Channel::Out };
                 let rank = self.checked_rank(host, rank)?;
-                self.output.append(rank, channel, &bytes);
+                self.streams.output.append(rank, channel, &bytes);
             }
             ToMpiexec::Pages(pages) => self.note_pages(host, &pages)?,
             ToMpiexec::PagesConfirmed(question) => {
@@ -148,7 +148,7 @@ impl Job<'_> {
                 self.note_end(rank, WaitStatus(status), RankState::from_number(state));
             }
             ToMpiexec::StdinTaken => {
-                if let Input::Sent(sender) = &mut self.input {
+                if let Input::Sent(sender) = &mut self.streams.input {
                     sender.outstanding_acks = sender.outstanding_acks.saturating_sub(1);
                 }
             }

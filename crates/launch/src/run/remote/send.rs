@@ -64,7 +64,7 @@ impl Job<'_> {
         let Backend::Remote(remote) = &self.backend else {
             return;
         };
-        if let Input::Sent(sender) = &mut self.input
+        if let Input::Sent(sender) = &mut self.streams.input
             && !sender.enabled
         {
             sender.enabled = remote
@@ -95,7 +95,7 @@ impl Job<'_> {
                 outstanding_acks += 1;
             }
         }
-        if let Input::Sent(sender) = &mut self.input {
+        if let Input::Sent(sender) = &mut self.streams.input {
             sender.outstanding_acks = outstanding_acks;
         }
         self.flush_agents();

@@ -27,7 +27,7 @@ impl Job<'_> {
         let size = self.ranks.len();
         self.alive = size;
         for rank in 0..size {
-            self.output.add_remote(rank);
+            self.streams.output.add_remote(rank);
         }
         let Some(remote) = self.remote() else { return };
         let (commands, hosts) = (remote.commands.clone(), remote.spec.hosts.clone());
@@ -59,7 +59,8 @@ impl Job<'_> {
         };
         if self.options.verbose {
             let shown: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
-            self.output
+            self.streams
+                .output
                 .print_message(&format!("host {host}: {}", shown.join(" ")));
         }
         let mask = self.signals.original_mask;
@@ -92,6 +93,7 @@ impl Job<'_> {
         let token = epoll::EventData::new_u64(EVENT_AGENT | number as u64);
         epoll::add(&self.poll, &from, token, epoll::EventFlags::IN).map_err(|e| e.to_string())?;
         let stream = self
+            .streams
             .output
             .add(self.ranks.len() + number, Channel::Err, words);
         self.poll_stream(stream);
