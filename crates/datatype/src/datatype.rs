@@ -33,7 +33,8 @@ pub struct Datatype {
     pub(crate) layout: OnceLock<Layout>,
 }
 
-/// Handle values of predefined types lie in `PREDEFINED_FIRST..PREDEFINED_FIRST + PREDEFINED_VALUES`.
+/// Handle values of predefined types lie in `PREDEFINED_FIRST..PREDEFINED_FIRST +
+/// PREDEFINED_VALUES`.
 const PREDEFINED_FIRST: u32 = 0x200;
 const PREDEFINED_VALUES: usize = 0x100;
 

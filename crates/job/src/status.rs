@@ -98,8 +98,8 @@ pub struct RankStatus {
     pub epoll_fd: AtomicI32,
     /// Address of the wakeup word that threads sleep on in MPI, in the process.
     pub wakeup_word: AtomicU64,
-    /// 1 if it waits for processes of a job that is not connected yet, or is connected with more jobs
-    /// than `known_jobs` has room for.
+    /// 1 if it waits for processes of a job that is not connected yet, or is connected with more
+    /// jobs than `known_jobs` has room for.
     pub awaits_unknown: AtomicU32,
     /// Number of processes of other jobs that it has disconnected from. Messages with them remain
     /// counted in `sent` and `received`.

@@ -344,8 +344,8 @@ macro_rules! export_extras {
     };
 }
 
-/// Exports the conversions of a status among C, Fortran and mpi_f08 (MPI 5.0 §19.3.5), for an ABI in
-/// which it has the same bytes in all three.
+/// Exports the conversions of a status among C, Fortran and mpi_f08 (MPI 5.0 §19.3.5), for an ABI
+/// in which it has the same bytes in all three.
 #[macro_export]
 macro_rules! export_status_conversions {
     ($status:ty) => {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// `seconds` on a machine that has nothing else to do; longer in proportion to the load on a busy one.
+/// `seconds` on a machine that has nothing else to do; longer in proportion to the load on a busy
+/// one.
 pub fn time_limit(seconds: f64) -> Duration {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: f64 = load

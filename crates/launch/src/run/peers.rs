@@ -321,8 +321,8 @@ impl Peers {
                 {
                     return;
                 }
-                // While an own rank is awake, no job that is connected with this one hangs. Until all
-                // sleep, statements are kept and not forwarded.
+                // While an own rank is awake, no job that is connected with this one hangs. Until
+                // all sleep, statements are kept and not forwarded.
                 let is_new = known.is_none_or(|s| s.contact != statement.contact);
                 self.statements.insert(job, statement);
                 if is_new || self.own_statement().sleeping.is_some() {

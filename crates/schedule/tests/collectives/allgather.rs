@@ -55,7 +55,7 @@ fn large_doubling() {
 
 #[test]
 fn every_algorithm() {
-    for n in 1..=GROUP_MAX_RANKS {
+    for n in 1..=MAX_RANKS {
         let counts: Vec<i64> = (0..i64::from(n)).map(|i| i * 5 % 4).collect();
         for in_place in [false, true] {
             for a in algorithms(Kind::Allgather, n, true) {
@@ -81,8 +81,8 @@ proptest! {
 
     #[test]
     fn at_random(
-        n in 1..=GROUP_MAX_RANKS,
-        counts in prop::collection::vec(0i64..4, GROUP_MAX_RANKS as usize),
+        n in 1..=MAX_RANKS,
+        counts in prop::collection::vec(0i64..4, MAX_RANKS as usize),
         in_place: bool,
         a in any_algorithm(),
         seed: u64,

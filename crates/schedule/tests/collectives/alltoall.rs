@@ -138,7 +138,7 @@ pub fn varying(
 
 #[test]
 fn every_algorithm() {
-    for n in 1..=GROUP_MAX_RANKS {
+    for n in 1..=MAX_RANKS {
         let sizes: Vec<Vec<i64>> = (0..i64::from(n))
             .map(|i| (0..i64::from(n)).map(|j| (i * 3 + j * 5) % 4).collect())
             .collect();
@@ -158,9 +158,9 @@ proptest! {
 
     #[test]
     fn at_random(
-        n in 1..=GROUP_MAX_RANKS,
-        sizes in prop::collection::vec(prop::collection::vec(0i64..4, GROUP_MAX_RANKS as usize),
-            GROUP_MAX_RANKS as usize),
+        n in 1..=MAX_RANKS,
+        sizes in prop::collection::vec(prop::collection::vec(0i64..4, MAX_RANKS as usize),
+            MAX_RANKS as usize),
         w: bool,
         in_place: bool,
         a in any_algorithm(),

@@ -6,7 +6,7 @@ use ferry_schedule::{Collective, Kind, Schedule};
 
 #[test]
 fn barrier_lets_nobody_go_before_all_have_come() {
-    for n in 1..=GROUP_MAX_RANKS {
+    for n in 1..=MAX_RANKS {
         barriers(n);
     }
 }

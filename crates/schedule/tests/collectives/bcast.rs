@@ -28,7 +28,7 @@ pub fn bcast(n: u32, root: u32, a: Option<Algorithm>, bytes: usize, seed: u64) {
 
 #[test]
 fn every_algorithm() {
-    for n in 1..=GROUP_MAX_RANKS {
+    for n in 1..=MAX_RANKS {
         for root in [0, n / 2, n - 1] {
             for a in algorithms(Kind::Bcast, n, true) {
                 for bytes in [0, 1, 7, 40] {
@@ -43,8 +43,8 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn at_random(n in 1..=GROUP_MAX_RANKS, root in 0..GROUP_MAX_RANKS, bytes in 0usize..200, a in any_algorithm(),
-        seed: u64) {
+    fn at_random(n in 1..=MAX_RANKS, root in 0..MAX_RANKS, bytes in 0usize..200,
+        a in any_algorithm(), seed: u64) {
         bcast(n, root % n, None, bytes, seed);
         bcast(n, root % n, Some(a), bytes, seed);
     }

@@ -177,7 +177,7 @@ pub fn varying(
 
 #[test]
 fn gather_and_scatter() {
-    for n in 1..=GROUP_MAX_RANKS {
+    for n in 1..=MAX_RANKS {
         for root in [0, n / 2, n - 1] {
             let seed = u64::from(n * 64 + root);
             for in_place in [false, true] {
@@ -194,7 +194,7 @@ fn gather_and_scatter() {
 
 #[test]
 fn gatherv_and_scatterv() {
-    for n in 1..=GROUP_MAX_RANKS {
+    for n in 1..=MAX_RANKS {
         let counts: Vec<i64> = (0..i64::from(n)).map(|i| i * 5 % 4).collect();
         for root in [0, n / 2, n - 1] {
             for in_place in [false, true] {
@@ -211,9 +211,9 @@ proptest! {
 
     #[test]
     fn gatherv_and_scatterv_at_random(
-        n in 1..=GROUP_MAX_RANKS,
-        counts in prop::collection::vec(0i64..4, GROUP_MAX_RANKS as usize),
-        root in 0..GROUP_MAX_RANKS,
+        n in 1..=MAX_RANKS,
+        counts in prop::collection::vec(0i64..4, MAX_RANKS as usize),
+        root in 0..MAX_RANKS,
         in_place: bool,
         a in any_algorithm(),
         seed: u64,

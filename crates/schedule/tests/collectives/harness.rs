@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 
 /// The largest group tried.
-pub const GROUP_MAX_RANKS: u32 = 33;
+pub const MAX_RANKS: u32 = 33;
 
 thread_local! {
     /// The nodes of the ranks in this thread's tests ([`on_nodes`]).

@@ -42,7 +42,7 @@ fn all(node_of: &[u32], root: u32, count: i64, commutes: bool, in_place: bool, s
 #[test]
 fn nodes_of_equal_size_in_blocks_and_in_turns() {
     // All small sizes, and the ones around those at which the number of nodes changes.
-    for n in (2..=9).chain([16, 17, GROUP_MAX_RANKS]) {
+    for n in (2..=9).chain([16, 17, MAX_RANKS]) {
         for per_node in [2, 3, 8] {
             let blocks: Vec<u32> = (0..n).map(|r| r / per_node).collect();
             let turns: Vec<u32> = (0..n).map(|r| r % n.div_ceil(per_node)).collect();
@@ -145,9 +145,9 @@ proptest! {
 
     #[test]
     fn at_random(
-        node_of in prop::collection::vec(0u32..5, 1..GROUP_MAX_RANKS as usize),
+        node_of in prop::collection::vec(0u32..5, 1..MAX_RANKS as usize),
         sorted: bool,
-        root in 0..GROUP_MAX_RANKS,
+        root in 0..MAX_RANKS,
         count in 0i64..200,
         commutes: bool,
         in_place: bool,

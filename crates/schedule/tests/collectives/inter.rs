@@ -395,8 +395,8 @@ impl Between {
 
 #[test]
 fn groups_of_every_size() {
-    for n in 1..=GROUP_MAX_RANKS {
-        for m in [1, 2, 5, GROUP_MAX_RANKS + 1 - n] {
+    for n in 1..=MAX_RANKS {
+        for m in [1, 2, 5, MAX_RANKS + 1 - n] {
             for commutes in [false, true] {
                 let (root, count, seed) = (n / 2, i64::from(n % 3), u64::from(n * 64 + m));
                 Between {

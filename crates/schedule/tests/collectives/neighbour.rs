@@ -9,7 +9,7 @@ use proptest::prelude::*;
 /// yet what goes up arrives from below.
 #[test]
 fn a_ring() {
-    for n in 1..=GROUP_MAX_RANKS {
+    for n in 1..=MAX_RANKS {
         let mut ranks: Vec<Rank> = (0..n)
             .map(|r| {
                 let (down, up) = ((r + n - 1) % n, (r + 1) % n);
@@ -80,7 +80,7 @@ fn graph(n: u32, edges: &[(u32, u32, usize)], seed: u64) {
 
 #[test]
 fn complete_graphs_with_loops() {
-    for n in 1..=GROUP_MAX_RANKS {
+    for n in 1..=MAX_RANKS {
         let edges: Vec<_> = (0..n * n)
             .map(|e| (e / n, e % n, (e % 3) as usize))
             .collect();
@@ -92,8 +92,9 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn any_graph(n in 1..=GROUP_MAX_RANKS, edges in prop::collection::vec((0..GROUP_MAX_RANKS, 0..GROUP_MAX_RANKS, 0usize..5),
-        0..150), seed: u64) {
+    fn any_graph(n in 1..=MAX_RANKS,
+        edges in prop::collection::vec((0..MAX_RANKS, 0..MAX_RANKS, 0usize..5), 0..150),
+        seed: u64) {
         let edges: Vec<_> = edges.into_iter().map(|(a, b, len)| (a % n, b % n, len)).collect();
         graph(n, &edges, seed);
     }

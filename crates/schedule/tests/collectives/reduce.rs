@@ -57,7 +57,7 @@ pub fn reductions(
 
 #[test]
 fn every_algorithm() {
-    for n in 1..=GROUP_MAX_RANKS {
+    for n in 1..=MAX_RANKS {
         for kind in [Kind::Reduce, Kind::Allreduce] {
             let roots = if kind == Kind::Reduce {
                 vec![0, n / 2, n - 1]
@@ -85,8 +85,8 @@ proptest! {
 
     #[test]
     fn at_random(
-        n in 1..=GROUP_MAX_RANKS,
-        root in 0..GROUP_MAX_RANKS,
+        n in 1..=MAX_RANKS,
+        root in 0..MAX_RANKS,
         count in 0i64..200,
         commutes: bool,
         in_place: bool,

@@ -66,7 +66,7 @@ pub fn reduce_scatter(
 
 #[test]
 fn every_algorithm() {
-    for n in 1..=GROUP_MAX_RANKS {
+    for n in 1..=MAX_RANKS {
         let uneven: Vec<i64> = (0..i64::from(n)).map(|i| i * 7 % 4).collect();
         for (in_place, commutes) in [(false, false), (false, true), (true, false), (true, true)] {
             for a in algorithms(Kind::ReduceScatter, n, commutes) {
@@ -84,8 +84,8 @@ proptest! {
 
     #[test]
     fn at_random(
-        n in 1..=GROUP_MAX_RANKS,
-        counts in prop::collection::vec(0i64..4, GROUP_MAX_RANKS as usize),
+        n in 1..=MAX_RANKS,
+        counts in prop::collection::vec(0i64..4, MAX_RANKS as usize),
         commutes: bool,
         in_place: bool,
         a in any_algorithm(),

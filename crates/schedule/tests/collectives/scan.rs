@@ -55,7 +55,7 @@ pub fn scans(
 
 #[test]
 fn every_algorithm() {
-    for n in 1..=GROUP_MAX_RANKS {
+    for n in 1..=MAX_RANKS {
         for (in_place, commutes) in [(false, false), (false, true), (true, false), (true, true)] {
             for a in algorithms(Kind::Scan, n, commutes) {
                 for count in [0, 1, 5, 37] {
@@ -80,8 +80,8 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn at_random(n in 1..=GROUP_MAX_RANKS, count in 0i64..200, commutes: bool, in_place: bool, inclusive: bool,
-        seed: u64) {
+    fn at_random(n in 1..=MAX_RANKS, count in 0i64..200, commutes: bool, in_place: bool,
+        inclusive: bool, seed: u64) {
         scans(n, None, count, commutes, in_place, inclusive, seed);
     }
 }
