@@ -269,6 +269,7 @@ class Cases:
         self.case(
             "abort with code 0",
             self.mpiexec("-n", 2, die, "abort0"),
+            status=0,
             within=2.5,
             words=["MPI_Abort"],
         )

@@ -99,7 +99,7 @@ enum Raised {
 
 /// The handler of errors that belong to no object: that of MPI_COMM_SELF (MPI 5.0 §9.3). If the
 /// program has not set it, the handler of MPI_COMM_WORLD, where MPI 3 programs expect such errors.
-/// Without the world model such errors are fatal.
+/// Without the world model, the handler that the process begins with.
 fn handler_of_process() -> Arc<Errhandler> {
     match process::try_process() {
         Some(process) if process.world_level().is_some() => {
@@ -110,7 +110,7 @@ fn handler_of_process() -> Arc<Errhandler> {
                 own
             }
         }
-        _ => Errhandler::fatal().clone(),
+        _ => Errhandler::initial().clone(),
     }
 }
 

@@ -266,6 +266,11 @@ pub const ALL: &[Variable] = &[
         "command; gfortran",
         "Fortran compiler of mpifort",
     ),
+    rank(
+        "FERRY_INITIAL_ERRHANDLER",
+        "mpi_errors_are_fatal, mpi_errors_abort, mpi_errors_return",
+        "the error handler that predefined communicators begin with",
+    ),
     rank("FERRY_LAUNCH_FD", "descriptor", "socket to mpiexec"),
     rank(
         "FERRY_PROGRAM_ENDED",

@@ -45,6 +45,15 @@ impl fmt::Debug for Client {
     }
 }
 
+/// The exit status of a job that is ended with `code`: as if main returned it (MPI 5.0 §9.3). What
+/// would look like success though it is not 0, as 256, is 1.
+pub fn abort_status(code: i32) -> u8 {
+    match code as u8 {
+        0 => u8::from(code != 0),
+        status => status,
+    }
+}
+
 impl Client {
     /// Ends the whole job with `code` (MPI_Abort). mpiexec prints `text`; under another launcher it
     /// is printed here. Returns when the launcher has received it, is gone, or after five seconds.

@@ -43,7 +43,7 @@ mod thread;
 mod watched;
 
 pub use business_cards::{CARD_MAX_BYTES, CardStore, Directory};
-pub use client::Client;
+pub use client::{Client, abort_status};
 pub use cores::{Cores, cpu_quota};
 pub use error::JobError;
 pub use interfaces::Address;

@@ -482,8 +482,7 @@ impl<'a> Job<'a> {
         if !text.trim().is_empty() {
             message = format!("{}\n{message}", text.trim_end());
         }
-        // An exit status of 0 would look like success.
-        self.end(&message, if code & 0xff == 0 { 1 } else { code as u8 });
+        self.end(&message, ferry_job::abort_status(code));
     }
 
     /// Ranks that have not ended.

@@ -353,5 +353,5 @@ pub fn abort(client: Option<&Client>, code: i32, text: &str) -> ! {
     }
     // The launcher ends the job. If the launcher is gone, this process still ends here. Exit
     // handlers are skipped, because the program is in error. SAFETY: _exit is always safe to call.
-    unsafe { libc::_exit(if code & 0xff == 0 { 1 } else { code & 0xff }) }
+    unsafe { libc::_exit(ferry_job::abort_status(code).into()) }
 }

@@ -66,8 +66,7 @@ pub(crate) fn abort(kvs: &SharedKvs, code: i32, text: &str) {
     }
     for _ in 0..100 {
         if let Ok(mut kvs) = kvs.try_lock() {
-            // An exit status of 0 would look like success.
-            kvs.abort(if code & 0xff == 0 { 1 } else { code }, text);
+            kvs.abort(crate::abort_status(code).into(), text);
             return;
         }
         std::thread::sleep(Duration::from_millis(10));

@@ -41,6 +41,7 @@ pub(super) enum EnvOption {
     GlobalInheritNone,
     GlobalInheritList,
     Export,
+    InitialErrhandler,
     Overlap,
     OverlapReport,
 }

@@ -308,6 +308,11 @@ impl Parser {
                 self.global_inherited = Some(only(values::list(&given.value()?)));
             }
             EnvOption::Export => self.export(&given.argument.clone(), given.value()?)?,
+            EnvOption::InitialErrhandler => {
+                let name = given.text_as(values::initial_errhandler)?;
+                app.set_env
+                    .push(("FERRY_INITIAL_ERRHANDLER".into(), name.into()));
+            }
             EnvOption::Overlap => {
                 let mode = values::overlap(&given.argument, given.inline.as_deref())?;
                 self.global_env.push(("FERRY_OVERLAP".into(), mode.into()));

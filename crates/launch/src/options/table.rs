@@ -161,6 +161,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "the same in Open MPI's form: set a variable, or pass one on; for all programs",
     ),
     option(
+        OptionId::Env(EnvOption::InitialErrhandler),
+        Section::Programs,
+        &["-initial-errhandler"],
+        &["NAME"],
+        "mpi_errors_are_fatal (default), mpi_errors_abort or mpi_errors_return",
+    ),
+    option(
         OptionId::Env(EnvOption::InheritAll),
         Section::Programs,
         &["-envall"],

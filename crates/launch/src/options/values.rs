@@ -198,6 +198,17 @@ pub(super) fn binding(option: &str, text: &str) -> Result<Binding, String> {
     }
 }
 
+/// -initial-errhandler: the name of a predefined handler (MPI 5.0 §11.8.4).
+pub(super) fn initial_errhandler(option: &str, text: &str) -> Result<&'static str, String> {
+    let names = [
+        "mpi_errors_are_fatal",
+        "mpi_errors_abort",
+        "mpi_errors_return",
+    ];
+    let known = names.into_iter().find(|name| *name == text);
+    known.ok_or_else(|| format!("{option} {text:?}: say {}", names.join(", ")))
+}
+
 /// -stdin.
 pub(super) fn stdin_target(option: &str, value: &OsStr) -> Result<StdinTarget, String> {
     let text = value.to_string_lossy();

@@ -19,7 +19,7 @@ use crate::dynamic::foreign;
 use crate::group::{Likeness, Table};
 use crate::pt2pt::BufferPool;
 use crate::topo::Topology;
-use crate::{ErrhandlerSlot, Group, Identity};
+use crate::{Errhandler, ErrhandlerSlot, Group, Identity};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -71,6 +71,7 @@ impl Comm {
     pub fn world(me: ProcId, size: u32) -> Arc<Comm> {
         let comm = Comm::intra(ContextId::WORLD, Group::first(size, me));
         comm.rename(b"MPI_COMM_WORLD");
+        comm.errhandler.set(Errhandler::initial());
         Arc::new(comm)
     }
 
@@ -78,6 +79,7 @@ impl Comm {
     pub fn comm_self(me: ProcId) -> Arc<Comm> {
         let comm = Comm::intra(ContextId::SELF, Group::new([me], me));
         comm.rename(b"MPI_COMM_SELF");
+        comm.errhandler.set(Errhandler::initial());
         Arc::new(comm)
     }
 

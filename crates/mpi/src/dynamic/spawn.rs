@@ -8,6 +8,7 @@ use super::{foreign, port};
 use crate::comm::Comm;
 use crate::comm::agree::{Agreement, Reader, put_u64};
 use crate::device::{self, Device};
+use crate::errhandler::{INITIAL_NAMES, INITIAL_VARIABLE};
 use crate::process::process;
 use crate::{Error, Info, Kind, Result, err};
 use ferry_job::{SoftError, SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};
@@ -26,7 +27,8 @@ pub struct Program {
     pub arguments: Vec<Vec<u8>>,
     /// The largest number of processes.
     pub maxprocs: u32,
-    /// host, hosts, hostfile, wdir, path, file, env, soft (MPI 5.0 §11.8.4).
+    /// host, hosts, hostfile, wdir, path, file, env, soft, mpi_initial_errhandler (MPI 5.0
+    /// §11.8.4).
     pub info: Option<Arc<Info>>,
 }
 
@@ -250,7 +252,10 @@ fn order_of(programs: &[Program]) -> Result<SpawnOrder> {
             let value = keys.iter().find_map(|key| info.value(key.as_bytes()))?;
             Some(value.into_vec())
         };
-        let variables = variables_of(&value(&["env"]).unwrap_or_default())?;
+        let mut variables = variables_of(&value(&["env"]).unwrap_or_default())?;
+        if let Some(name) = value(&["mpi_initial_errhandler"]) {
+            variables.push(initial_errhandler(&name)?);
+        }
         let soft = value(&["soft"]).map(|soft| String::from_utf8_lossy(&soft).into_owned());
         let count = match &soft {
             None => program.maxprocs,
@@ -292,6 +297,19 @@ fn variables_of(env: &[u8]) -> Result<Vec<Vec<u8>>> {
             String::from_utf8_lossy(line)
         )),
     }
+}
+
+/// The variable for an info's "mpi_initial_errhandler".
+fn initial_errhandler(name: &[u8]) -> Result<Vec<u8>> {
+    let name = String::from_utf8_lossy(name);
+    if !INITIAL_NAMES.contains(&name.trim()) {
+        return Err(err!(
+            InfoValue,
+            "mpi_initial_errhandler is {name:?}; what can be chosen is {}",
+            INITIAL_NAMES.join(", ")
+        ));
+    }
+    Ok(format!("{INITIAL_VARIABLE}={}", name.trim()).into_bytes())
 }
 
 /// The number of processes that the info key "soft" allows, at most `maxprocs`.
