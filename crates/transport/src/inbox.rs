@@ -31,6 +31,11 @@ pub trait Inbox {
     ) -> Option<&mut [u8]> {
         None
     }
+    /// Returns whether a stream's bytes, which are about to come, would be kept because their
+    /// receive is not posted.
+    fn stream_is_unexpected(&self, _from: ProcId, _message: u8, _head: &[u8]) -> bool {
+        false
+    }
     /// This many bytes of a stream's body have been put where [`Inbox::stream_buffer`] said.
     fn stream_written(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: usize) {}
     /// The next bytes of a stream's body.

@@ -47,6 +47,9 @@ pub(crate) const RTS_WITHDRAWABLE: u8 = 16;
 /// The bytes of a message that was withdrawn, with its slot.
 pub(crate) const WITHDRAWN: u8 = 17;
 
+/// RTS of a synchronous send. Its bytes are not requested before its receive is posted.
+pub(crate) const RTS_SYNC: u8 = 18;
+
 /// Longest header, bytes: an RTS with its count of speculative messages, or its slot.
 pub(crate) const HEADER_MAX_BYTES: usize = 40;
 /// Length of an eager message's header, bytes: its match key.

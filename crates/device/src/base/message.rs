@@ -17,11 +17,13 @@ pub(crate) enum Content {
         sync: Option<u32>,
     },
     /// An RTS. `address` is where the bytes lie at the sender; 0 means that the sender sends them
-    /// when it gets a CTS. With a `slot`, the sender may withdraw the message.
+    /// when it gets a CTS. With a `slot`, the sender may withdraw the message. `sync`: it is a
+    /// synchronous send.
     Rts {
         address: u64,
         request: u32,
         slot: Option<u32>,
+        sync: bool,
     },
     /// A speculative message, whole or in part. The engine has its bytes under this number.
     Speculative { number: u32 },

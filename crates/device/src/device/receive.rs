@@ -70,7 +70,12 @@ impl Device {
     /// A receive has matched an unexpected message when it was started.
     pub(super) fn receive_unexpected(&mut self, req: ReqId, message: Unexpected) {
         let batched = self.worker.batches_cts(&message);
+        let announced = self.worker.allows_early_cts(&message);
+        let key = message.key;
         self.worker.engine.on_matched_unexpected(req, message);
+        if let Some(from) = announced {
+            self.worker.engine.request_early(from, &key);
+        }
         if self.worker.engine.single_copies.has_tasks() {
             self.run_tasks();
         }

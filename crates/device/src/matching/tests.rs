@@ -106,6 +106,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn message(key: Key, number: u64) -> Unexpected {
     let content = Content::Rts {
         slot: None,
+        sync: false,
         address: 0,
         request: 0,
     };

@@ -2,6 +2,7 @@
 
 use crate::base::header;
 use crate::base::key::ProcId;
+use crate::protocol::early_cts::early_number;
 use crate::protocol::engine::Engine;
 use ferry_transport::Inbox;
 
@@ -38,8 +39,15 @@ impl Inbox for Engine {
         if message == header::SPECULATIVE {
             return self.speculative_buffer(from, head, remaining);
         }
+        if let Some(number) = early_number(message, head) {
+            return self.early_buffer(from, number, remaining);
+        }
         let req = self.streaming_receive(from, message, head)?;
         self.receive_buffer(from, req, remaining)
+    }
+
+    fn stream_is_unexpected(&self, _from: ProcId, message: u8, head: &[u8]) -> bool {
+        early_number(message, head).is_some_and(|number| !self.early_cts.has_receive(number))
     }
 
     fn stream_written(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
@@ -95,7 +103,9 @@ impl Engine {
                 Some(unexpected) => return unexpected,
                 None => None,
             },
-            header::RTS | header::RTS_WITHDRAWABLE => self.on_rts(from, message, bytes),
+            header::RTS | header::RTS_SYNC | header::RTS_WITHDRAWABLE => {
+                self.on_rts(from, message, bytes)
+            }
             header::WITHDRAWN => self.on_withdrawn(from, bytes),
             header::CTS | header::CTS_PREPOSTED => self.on_cts(from, message, bytes),
             header::DATA => self.on_data(from, bytes),

@@ -10,6 +10,7 @@ use crate::protocol::active::ActiveQueue;
 use crate::protocol::control::ControlQueue;
 use crate::protocol::deferred::DeferredReceives;
 use crate::protocol::device_memory::DeviceMemory;
+use crate::protocol::early_cts::EarlyCts;
 use crate::protocol::failure::LostPeers;
 use crate::protocol::select::PathSelector;
 use crate::protocol::single_copy::SingleCopies;
@@ -49,6 +50,7 @@ pub(crate) struct Engine {
     pub streams: Streams,
     pub withdrawables: Withdrawables,
     pub speculative: Speculative,
+    pub early_cts: EarlyCts,
     pub deferred: DeferredReceives,
     pub zero_copy: ZeroCopySelector,
     pub control: ControlQueue,
@@ -76,6 +78,7 @@ impl Engine {
             streams: Streams::default(),
             withdrawables: Withdrawables::default(),
             speculative: Speculative::default(),
+            early_cts: EarlyCts::default(),
             deferred: DeferredReceives::default(),
             zero_copy: ZeroCopySelector::default(),
             control: ControlQueue::default(),

@@ -148,6 +148,7 @@ impl Engine {
         self.streams.forget(peer);
         self.withdrawables.forget(peer);
         self.speculative.forget(peer);
+        self.early_cts.forget(peer);
         failed.extend(self.deferred.forget(peer));
         for req in failed {
             self.requests.fail(req, Fault::Transport);

@@ -11,6 +11,7 @@ pub(crate) mod deferred;
 pub(crate) mod device_memory;
 mod dispatch;
 mod eager;
+pub(crate) mod early_cts;
 pub(crate) mod engine;
 pub(crate) mod failure;
 pub(crate) mod foreign_members;

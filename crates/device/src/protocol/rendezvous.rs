@@ -61,18 +61,23 @@ impl Worker {
         if edges && address == 0 {
             self.engine.queue_edges(to, req);
         }
+        let message = match mode {
+            SendMode::Synchronous if features.stream => header::RTS_SYNC,
+            _ => header::RTS,
+        };
         if batched {
-            let rts = Outgoing::header_only(header::RTS, head);
+            let rts = Outgoing::header_only(message, head);
             self.engine.outbox.push(to, rts);
         } else {
-            self.send_header(to, header::RTS, head);
+            self.send_header(to, message, head);
         }
         req
     }
 }
 
 impl Engine {
-    /// RTS: a message is announced. RTS_WITHDRAWABLE: its sender may withdraw it.
+    /// RTS: a message is announced. RTS_SYNC: by a synchronous send. RTS_WITHDRAWABLE: its sender
+    /// may withdraw it.
     pub fn on_rts(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let key = fields.key()?;
@@ -112,6 +117,7 @@ impl Engine {
                     address,
                     request,
                     slot,
+                    sync: message == header::RTS_SYNC,
                 },
             }),
         }
@@ -139,6 +145,7 @@ impl Engine {
                 address,
                 request,
                 slot,
+                ..
             } => self.on_matched_rts(MatchedRts {
                 req,
                 from,
@@ -155,6 +162,9 @@ impl Engine {
     /// A receive and an RTS have matched: the bytes are read, requested or deferred.
     pub fn on_matched_rts(&mut self, rts: MatchedRts) {
         let edges = self.deferred.take_early_edges(rts.from, rts.request);
+        if self.early_cts.any() && self.adopt_early(&rts) {
+            return;
+        }
         if rts.address != 0 {
             self.single_copies.push(SingleCopyTask {
                 rts,

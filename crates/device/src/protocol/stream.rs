@@ -6,6 +6,7 @@ use crate::base::header::{self, Fields, Header};
 use crate::base::key::ProcId;
 use crate::base::path::Sample;
 use crate::base::request::{Completion, Operation, ReqId, Stream};
+use crate::protocol::early_cts::early_number;
 use crate::protocol::engine::{Engine, Worker};
 use crate::protocol::zero_copy::{ZERO_COPY_MIN_BYTES, size_class};
 use crate::queue::outgoing::Offer;
@@ -159,8 +160,14 @@ impl Engine {
         if message == header::SPECULATIVE {
             return self.advance_speculative(from, head, bytes, data);
         }
-        let req = self.streaming_receive(from, message, head)?;
-        if self.advance_stream(from, req, bytes, data)? && message == header::ZCOPY_DATA {
+        let complete = match early_number(message, head) {
+            Some(number) => self.advance_early(from, number, bytes, data)?,
+            None => {
+                let req = self.streaming_receive(from, message, head)?;
+                self.advance_stream(from, req, bytes, data)?
+            }
+        };
+        if complete && message == header::ZCOPY_DATA {
             let mut fields = Fields(head);
             let (_, request) = (fields.u32()?, fields.u32()?);
             self.queue_fin(from, request);

@@ -301,6 +301,7 @@ impl Reader {
             }
             Kind::Open => {
                 found.opened = true;
+                found.unexpected |= inbox.stream_is_unexpected(from, message, given);
                 Ok(HEADER_BYTES)
             }
             Kind::CloseNotify => {

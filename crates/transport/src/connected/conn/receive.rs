@@ -162,7 +162,8 @@ impl Conn {
             }
             let unexpected = std::mem::take(&mut all.unexpected);
             // A short read has emptied the socket. Another would cost a system call for nothing.
-            if got < asked || all.delivered > before && receiver.throttle.stops_after(unexpected) {
+            let found = all.delivered > before || unexpected;
+            if got < asked || found && receiver.throttle.stops_after(unexpected) {
                 break;
             }
         }

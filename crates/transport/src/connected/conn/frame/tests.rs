@@ -266,3 +266,30 @@ fn fuzz_frames() {
         (one.0, one.1.len(), one.2.len(), one.3.len())
     });
 }
+
+/// Says of each stream whether its receive is not posted.
+struct Late(bool);
+
+impl Inbox for Late {
+    fn on_message(&mut self, _from: ProcId, _message: u8, _bytes: &[u8]) -> bool {
+        false
+    }
+    fn stream_is_unexpected(&self, from: ProcId, message: u8, head: &[u8]) -> bool {
+        assert_eq!((from, message, head), (0, 5, &[1, 2][..]));
+        self.0
+    }
+}
+
+#[test]
+fn a_stream_whose_receive_is_not_posted_is_unexpected_when_it_begins() {
+    let wire = stream(5, &[1, 2], &[0; 300]);
+    for late in [false, true] {
+        for begins in [10, 11, 100, wire.len()] {
+            let (mut reader, mut inbox) = (Reader::new(), Late(late));
+            let found = reader.feed(0, &wire[..begins], &mut inbox).unwrap();
+            assert_eq!(found.unexpected, late, "{begins} bytes");
+            let found = reader.feed(0, &wire[begins..], &mut inbox).unwrap();
+            assert!(!found.unexpected && reader.is_between_frames());
+        }
+    }
+}
