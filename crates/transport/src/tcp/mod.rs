@@ -3,7 +3,7 @@
 //! How connections are established and carry messages is in [`crate::connected`].
 
 mod business_card;
-mod socket;
+pub(crate) mod socket;
 
 use crate::connected::{ConnTransport, ConnectStart, Medium, PeerAddress, SocketOps};
 use crate::{ProcId, TransportError, ZeroCopy};
@@ -225,7 +225,7 @@ impl Medium for Tcp {
 }
 
 /// Operations on the socket of an open TCP connection.
-struct TcpOps;
+pub(crate) struct TcpOps;
 
 impl SocketOps for TcpOps {
     fn stream_max(&self) -> usize {

@@ -89,8 +89,10 @@ enum State {
     /// Between two frames if `partial` is empty. Otherwise `partial` is the beginning of a frame.
     /// The reader continues when `needs` bytes of it have arrived.
     Frame { partial: Vec<u8>, needs: usize },
-    /// In the body of a stream. `remaining` of its bytes have not arrived.
+    /// In the body of a stream. `remaining` of its bytes have not arrived. `whole`: it is a whole
+    /// message that is delivered as a stream.
     Stream {
+        whole: bool,
         message: u8,
         head: [u8; HEAD_MAX_BYTES],
         head_len: usize,
@@ -142,6 +144,7 @@ impl Reader {
                 head,
                 head_len,
                 remaining,
+                ..
             } => {
                 let bytes = inbox.stream_buffer(from, *message, &head[..*head_len], *remaining)?;
                 if bytes.is_empty() {
@@ -181,6 +184,7 @@ impl Reader {
                 head,
                 head_len,
                 remaining,
+                ..
             } => {
                 if n > 0 {
                     *remaining -= n;
@@ -204,6 +208,11 @@ impl Reader {
     /// Returns whether all that came has been delivered.
     pub fn is_between_frames(&self) -> bool {
         matches!(&self.state, State::Frame { partial, .. } if partial.is_empty())
+    }
+
+    /// Returns whether a whole message has come in part, and the rest is delivered as a stream.
+    pub fn is_in_message(&self) -> bool {
+        matches!(self.state, State::Stream { whole: true, .. })
     }
 
     fn end_stream(&mut self) {
@@ -244,6 +253,7 @@ impl Reader {
                     head,
                     head_len,
                     remaining,
+                    ..
                 } => {
                     let take = (*remaining).min(bytes.len());
                     *remaining -= take;
@@ -291,7 +301,9 @@ impl Reader {
                 found.close_notify = false;
                 let mut kept = [0; HEAD_MAX_BYTES];
                 kept[..head].copy_from_slice(given);
+                found.unexpected |= inbox.stream_is_unexpected(from, message, given);
                 self.state = State::Stream {
+                    whole: false,
                     message,
                     head: kept,
                     head_len: head,
@@ -301,7 +313,6 @@ impl Reader {
             }
             Kind::Open => {
                 found.opened = true;
-                found.unexpected |= inbox.stream_is_unexpected(from, message, given);
                 Ok(HEADER_BYTES)
             }
             Kind::CloseNotify => {
@@ -329,6 +340,7 @@ impl Reader {
         head.get_mut(..head_len)?
             .copy_from_slice(start.get(..head_len)?);
         self.state = State::Stream {
+            whole: true,
             message,
             head,
             head_len,
@@ -372,6 +384,7 @@ impl Reader {
             head,
             head_len,
             remaining,
+            ..
         } = &mut self.state
             && !bytes.is_empty()
         {

@@ -153,12 +153,16 @@ impl Conn {
                 receiver.last_read = LastRead::Nothing;
             } else {
                 receiver.last_read = LastRead::Bytes;
-                let one = all.delivered == before + 1 && receiver.reader.is_between_frames();
-                receiver.arrival = if got > PACKET_BYTES && !one {
-                    Arrival::Burst
-                } else {
-                    Arrival::Single
-                };
+                let one = all.delivered == before + 1;
+                // A part of one whole message tells nothing: what is behind it does.
+                if !one || !receiver.reader.is_in_message() {
+                    let one = one && receiver.reader.is_between_frames();
+                    receiver.arrival = if got > PACKET_BYTES && !one {
+                        Arrival::Burst
+                    } else {
+                        Arrival::Single
+                    };
+                }
             }
             let unexpected = std::mem::take(&mut all.unexpected);
             // A short read has emptied the socket. Another would cost a system call for nothing.
@@ -292,14 +296,14 @@ impl Conn {
     /// last read found nothing.
     ///
     /// A read locks the connection even if there is nothing. What arrives meanwhile is then
-    /// processed by this core, before that call ends. For a long message that is wanted
-    /// ([`ConnTransport::asks_first`](super::super::ConnTransport)).
+    /// processed by this core, before that call ends. For a long message that has begun to arrive
+    /// that is wanted ([`ConnTransport::asks_first`](super::super::ConnTransport)).
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         let receiver = &mut self.receiver;
         if receiver.last_read == LastRead::Bytes
             || receiver.mode == ReadMode::PollSet
-            || receiver.content == Content::Bulk
+            || receiver.content == Content::Bulk && !receiver.reader.is_between_frames()
         {
             return false;
         }
@@ -311,3 +315,6 @@ impl Conn {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;
