@@ -19,12 +19,9 @@ use std::collections::HashMap;
 
 /// The bit of a number in DATA that no request has.
 const EARLY: u32 = 1 << 31;
-/// Bytes of a peer's messages that are requested early. A choice: as many as a peer sends in one
-/// system call.
-const AHEAD_BYTES: u64 = 1024 * 1024;
-/// Longest message that is requested early, bytes. A choice: for a longer one the round trip is a
-/// small part of the time.
-const MESSAGE_MAX_BYTES: u64 = 4 * 1024 * 1024;
+/// Bytes of a peer's messages that are requested early. Messages of 2 MiB gain nothing, those of 4
+/// MiB lose: measured (docs/measured/tcp.md).
+const AHEAD_MAX_BYTES: u64 = 1024 * 1024;
 /// Maximum of the bytes that are requested early from all peers together. A choice.
 const ALL_PEERS_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Receives after a late one for which nothing is requested early, doubled with each late one that
@@ -147,10 +144,10 @@ impl Engine {
             .filter(|m| m.from == from && m.receive.is_none())
             .map(|m| m.len)
             .sum();
-        if ahead > AHEAD_BYTES / 2 || self.early_cts.pauses(from) {
+        let most = AHEAD_MAX_BYTES.min(ALL_PEERS_MAX_BYTES / u64::from(self.size.max(1)));
+        if ahead > most / 2 || self.early_cts.pauses(from) {
             return;
         }
-        let most = MESSAGE_MAX_BYTES.min(ALL_PEERS_MAX_BYTES / u64::from(self.size.max(1)));
         let mut found = SmallVec::<[(u32, u64); 16]>::new();
         for next in self.matcher.unexpected(key.context).take(LOOK_MAX) {
             let Content::Rts {
@@ -168,7 +165,7 @@ impl Engine {
             if self.early_cts.find(from, request).is_some() {
                 continue;
             }
-            if next.len > most || ahead > 0 && ahead + next.len > AHEAD_BYTES {
+            if next.len > most - ahead {
                 break;
             }
             ahead += next.len;
@@ -413,14 +410,14 @@ mod tests {
                 announce(engine, header::RTS, 5, len, request);
             }
         };
-        announced(&mut engine, AHEAD_BYTES / 4 + 1, 9);
+        announced(&mut engine, AHEAD_MAX_BYTES / 4 + 1, 9);
         receive(&mut engine, &mut room, 5);
         assert_eq!(take_cts(&mut engine).len(), 1 + 3);
         let (mut engine, mut room) = (new_engine(), [0; 1]);
-        announced(&mut engine, MESSAGE_MAX_BYTES, 3);
+        announced(&mut engine, AHEAD_MAX_BYTES, 3);
         receive(&mut engine, &mut room, 5);
         assert_eq!(take_cts(&mut engine).len(), 1 + 1);
-        for (size, len) in [(8, MESSAGE_MAX_BYTES + 1), (1 << 20, 65_000)] {
+        for (size, len) in [(8, AHEAD_MAX_BYTES + 1), (1 << 20, 65_000)] {
             let (mut engine, mut room) = (new_engine(), [0; 1]);
             engine.size = size;
             announced(&mut engine, len, 3);
