@@ -26,7 +26,7 @@ enum Setting {
 
 /// Settings that are read when the process or its job starts. Their value is that of the
 /// environment. They cannot be changed.
-const ENVIRONMENT: [(&str, &str, Category); 19] = [
+const ENVIRONMENT: [(&str, &str, Category); 20] = [
     (
         "FERRY_ON_HANG",
         "what mpiexec does when all ranks wait for each other",
@@ -111,6 +111,12 @@ const ENVIRONMENT: [(&str, &str, Category); 19] = [
     (
         "FERRY_CONNECT_TIMEOUT",
         "seconds that MPI_Comm_connect and MPI_Comm_accept wait; otherwise for ever",
+        Category::Job,
+    ),
+    (
+        "FERRY_INITIAL_ERRHANDLER",
+        "the error handler with which the process begins: mpi_errors_are_fatal, mpi_errors_abort or \
+         mpi_errors_return",
         Category::Job,
     ),
     (
