@@ -115,8 +115,8 @@ const ENVIRONMENT: [(&str, &str, Category); 20] = [
     ),
     (
         "FERRY_INITIAL_ERRHANDLER",
-        "the error handler with which the process begins: mpi_errors_are_fatal, mpi_errors_abort or \
-         mpi_errors_return",
+        "the error handler with which the process begins: mpi_errors_are_fatal, mpi_errors_abort \
+         or mpi_errors_return",
         Category::Job,
     ),
     (
