@@ -87,13 +87,16 @@ impl Win {
         there: u64,
         len: usize,
     ) -> Result<bool> {
-        if len == 0 || len > TRANSFER_MAX_BYTES {
+        // Without the lock: what another thread queues meanwhile has no order with this.
+        let is_small = way == Way::Put && len <= super::put_queue::PUT_MAX_BYTES;
+        let is_first = !target.has_transfers.load(Ordering::Acquire);
+        if len == 0 || len > TRANSFER_MAX_BYTES || is_small && is_first {
             return Ok(false);
         }
         let full = loop {
             let mut queue = target.transfers.lock();
             if queue.near.is_empty() {
-                if way == Way::Put && len <= super::put_queue::PUT_MAX_BYTES {
+                if is_small {
                     return Ok(false);
                 }
                 queue.way = way;
