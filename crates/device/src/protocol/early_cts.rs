@@ -122,10 +122,12 @@ impl EarlyCts {
 
 impl Worker {
     /// Who has announced this unexpected message, if others of that process may be requested early.
+    /// Not on a modelled machine: its card gets the bytes of a receive, not those of a number.
     #[inline]
     pub fn allows_early_cts(&mut self, message: &Unexpected) -> Option<ProcId> {
         let announced = matches!(message.content, Content::Rts { address: 0, .. });
         (announced
+            && !self.transports.is_virtual()
             && self.threads.single()
             && !self.engine.deferred.any()
             && self

@@ -13,7 +13,7 @@ impl Worker {
     #[inline]
     pub fn before_header(&mut self, to: ProcId, message: u8, head: &Header) {
         match message {
-            header::RTS => self.before_rts(to, head),
+            header::RTS | header::RTS_SYNC => self.before_rts(to, head),
             header::CTS | header::CTS_PREPOSTED => self.before_cts(to, head),
             _ => {}
         }
