@@ -146,9 +146,13 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
         if rest > 0 {
             activities.push(format!("and {rest} more kinds of places"));
         }
+        // A barrier has neither.
+        let or_unlike = match first.call == "MPI_Barrier" {
+            true => "",
+            false => ", or not with the same counts and root",
+        };
         found.push(format!(
-            "{who} {wait} in {call} on {}, which not all have entered, or not with the same counts \
-             and root: {}",
+            "{who} {wait} in {call} on {}, which not all have entered{or_unlike}: {}",
             first.comm_shown(),
             activities.join("; ")
         ));

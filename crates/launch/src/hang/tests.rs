@@ -160,7 +160,9 @@ fn a_collective_that_not_all_enter() {
         waiting("MPI_Recv", 0, 4),
     ]);
     assert!(
-        text.contains("ranks 0, 1 wait in MPI_Barrier on MPI_COMM_WORLD"),
+        text.contains(
+            "ranks 0, 1 wait in MPI_Barrier on MPI_COMM_WORLD, which not all have entered: "
+        ),
         "{text}"
     );
     assert!(
