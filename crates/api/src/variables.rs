@@ -245,6 +245,11 @@ pub const ALL: &[Variable] = &[
         "1: large TCP messages are sent without a copy; 0: they are copied",
     ),
     user(
+        "FERRY_TIME_SLICE",
+        "microseconds; 100; 0: the system's",
+        "time slice that a waiting thread asks the system for",
+    ),
+    user(
         "FERRY_TIPC_TYPE",
         "64 to 4294967295; 18888",
         "TIPC service type of the ranks' names",

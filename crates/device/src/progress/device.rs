@@ -2,6 +2,7 @@
 
 use crate::base::counters::HasDevice;
 use crate::progress::background::Background;
+use crate::progress::core_contention::CoreContention;
 use crate::progress::outside_work;
 use crate::progress::state::{CoreBalance, CoreSharing, Served, Sleepers, TestBackoff, WaitPolicy};
 use crate::progress::thread_state::ThreadState;
@@ -25,6 +26,7 @@ pub struct Device {
     pub(crate) test_backoff: TestBackoff,
     pub(crate) core_balance: CoreBalance,
     pub(crate) core_sharing: CoreSharing,
+    pub(crate) core_contention: CoreContention,
     /// The state of the progress thread, where there is one.
     pub(crate) progress_thread: Option<Box<ThreadState>>,
     /// What sleeping threads wait for, where several may be in MPI.
@@ -85,6 +87,7 @@ impl Device {
             test_backoff: TestBackoff::NONE,
             core_balance: CoreBalance::NEW,
             core_sharing: CoreSharing::UNKNOWN,
+            core_contention: CoreContention::NONE,
             progress_thread: None,
             sleepers: Sleepers::default(),
             memory_waits: 0,

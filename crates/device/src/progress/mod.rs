@@ -3,6 +3,7 @@
 
 pub(crate) mod background;
 pub(crate) mod core_balance;
+pub(crate) mod core_contention;
 pub(crate) mod core_sharing;
 pub(crate) mod device;
 mod handover;
@@ -16,5 +17,6 @@ mod thread_flags;
 mod thread_placement;
 mod thread_state;
 pub(crate) mod thread_usage;
+mod time_slice;
 mod virtual_time;
 pub(crate) mod wait;

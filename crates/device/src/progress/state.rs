@@ -17,6 +17,8 @@ pub(crate) struct WaitPolicy {
     pub spin: Duration,
     /// Ranks outnumber cores: a waiting thread yields its core a few times before it sleeps.
     pub oversubscribed: bool,
+    /// How many ranks may share a core.
+    pub ranks_on_core: u32,
 }
 
 impl WaitPolicy {
@@ -24,23 +26,31 @@ impl WaitPolicy {
     pub const NONE: WaitPolicy = WaitPolicy {
         spin: Duration::ZERO,
         oversubscribed: false,
-    };
-
-    /// Where ranks outnumber cores.
-    pub const OVERSUBSCRIBED: WaitPolicy = WaitPolicy {
-        spin: Duration::ZERO,
-        oversubscribed: true,
+        ranks_on_core: 1,
     };
 
     /// The policy for `ranks` ranks on a node where the job may use `cores` cores.
     pub fn new(ranks: u32, cores: u32) -> WaitPolicy {
-        if ranks <= cores {
-            WaitPolicy {
-                spin: SPIN,
-                oversubscribed: false,
-            }
+        let fits = ranks <= cores;
+        let policy = WaitPolicy {
+            spin: SPIN,
+            oversubscribed: false,
+            // All may be bound to one.
+            ranks_on_core: if fits { ranks } else { ranks.div_ceil(cores) },
+        };
+        if fits {
+            policy
         } else {
-            WaitPolicy::OVERSUBSCRIBED
+            policy.oversubscribed()
+        }
+    }
+
+    /// The policy where ranks outnumber cores.
+    pub fn oversubscribed(self) -> WaitPolicy {
+        WaitPolicy {
+            spin: Duration::ZERO,
+            oversubscribed: true,
+            ..self
         }
     }
 }

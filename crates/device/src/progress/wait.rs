@@ -10,7 +10,7 @@ use crate::base::request::{Completion, ReqId};
 use crate::progress::core_balance::yield_core;
 use crate::progress::device::Device;
 use crate::progress::lock::{self, DeviceGuard};
-use crate::progress::state::WaitPolicy;
+use crate::progress::time_slice;
 use ferry_job::{RankStatus, Wait};
 use ferry_transport::Sleeper;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -128,23 +128,20 @@ impl Device {
     }
 
     /// Does a waiting thread, where ranks outnumber cores, yield once more before it sleeps? It has
-    /// yielded `yields` times, the first time at `first`, and waited since `since`.
-    fn yields_again(
-        &mut self,
-        yields: u32,
-        first: Option<Instant>,
-        since: &mut Option<Instant>,
-    ) -> bool {
-        let least = self::yields();
-        if self.worker.has_message_for_slot() || yields < least {
+    /// yielded `yields` times, has had nothing to do since `first`, and waited since `since`.
+    fn yields_again(&mut self, yields: u32, first: Instant, since: &mut Option<Instant>) -> bool {
+        if self.worker.has_message_for_slot() {
+            return true;
+        }
+        if self.core_contention.is_contended(first) {
+            return false;
+        }
+        if yields < self::yields() {
             return true;
         }
         let now = Instant::now();
-        let is_free = |first: Instant| {
-            let yielded = now - first;
-            yielded < FREE_CORE_YIELD_MAX * yields && yielded < FREE_CORE_YIELD_TIME
-        };
-        if first.is_some_and(is_free) {
+        let yielded = now - first;
+        if yielded < FREE_CORE_YIELD_MAX * yields && yielded < FREE_CORE_YIELD_TIME {
             return true;
         }
         if self.worker.engine.streams.take_active() {
@@ -199,7 +196,7 @@ fn wait_for(
     let mut policy = guard.wait_policy;
     // Since something moved last: polls, yields of the core, and when the clock was first read.
     let (mut polls, mut yields, mut since) = (0u32, 0, None::<Instant>);
-    let mut idle = Idle(None);
+    let mut idle = Idle::NONE;
     let mut report = WaitReport::new();
     loop {
         let virtually = guard.is_virtual();
@@ -224,7 +221,7 @@ fn wait_for(
                 let now = Instant::now();
                 let began = *since.get_or_insert_with(|| idle.began(now));
                 if guard.shares_core(now) {
-                    policy = WaitPolicy::OVERSUBSCRIBED;
+                    policy = policy.oversubscribed();
                     let core = guard.core_sharing.core;
                     if arrival == Arrival::ByTransport && guard.rely_on_thread(core) {
                         guard.stop_serving();
@@ -247,9 +244,11 @@ fn wait_for(
             }
         }
         guard.stop_serving();
-        if policy.oversubscribed && guard.yields_again(yields, idle.0, &mut since) {
+        let idle_since = idle.begin();
+        time_slice::ask_once();
+        if policy.oversubscribed && guard.yields_again(yields, idle_since, &mut since) {
             yields += 1;
-            idle.begin();
+            idle.yields += u32::from(!idle.slept);
             guard = yield_once(guard);
             // Progress was made before the first yield. Who waits for memory mostly finds it
             // written when it has its core back.
@@ -259,7 +258,7 @@ fn wait_for(
             }
             continue;
         }
-        idle.begin();
+        idle.begin_sleep(&mut guard);
         let ended;
         (guard, ended) = sleep(guard, what, &mut done, &mut report);
         if ended || done(&mut guard) {
@@ -295,21 +294,47 @@ fn yield_once(mut guard: DeviceGuard) -> DeviceGuard {
     lock::device()
 }
 
-/// Since when a call has had nothing to do. Short waits are not timed: reading the clock would cost
+/// How long a call has had nothing to do. Short waits are not timed: reading the clock would cost
 /// more than they do.
-struct Idle(Option<Instant>);
+struct Idle {
+    since: Option<Instant>,
+    /// Yields before the first sleep.
+    yields: u32,
+    slept: bool,
+}
 
 impl Idle {
-    /// The call has nothing to do from now on.
+    const NONE: Idle = Idle {
+        since: None,
+        yields: 0,
+        slept: false,
+    };
+
+    /// The call has nothing to do from now on, if it had before. Returns since when.
     #[inline]
-    fn begin(&mut self) {
-        self.0.get_or_insert_with(Instant::now);
+    fn begin(&mut self) -> Instant {
+        *self.since.get_or_insert_with(Instant::now)
     }
 
-    /// As [`Idle::begin`], where the clock was just read.
+    /// As [`Idle::begin`], where the clock was just read. Returns that time.
     fn began(&mut self, now: Instant) -> Instant {
-        self.0.get_or_insert(now);
+        self.since.get_or_insert(now);
         now
+    }
+
+    /// The call is about to sleep.
+    fn begin_sleep(&mut self, device: &mut Device) {
+        if !std::mem::replace(&mut self.slept, true) && self.yields > 0 {
+            self.note_yields(device, Instant::now());
+        }
+    }
+
+    /// Notes how long the yields took.
+    #[inline]
+    fn note_yields(&self, device: &mut Device, now: Instant) {
+        let ranks = device.wait_policy.ranks_on_core;
+        let time = self.since.map_or(Duration::ZERO, |since| now - since);
+        device.core_contention.note(self.yields, time, ranks, now);
     }
 
     /// The call returns.
@@ -318,10 +343,14 @@ impl Idle {
         device.stop_serving();
         device.end_wait();
         // Virtual time is counted elsewhere.
-        if let Some(since) = self.0
+        if let Some(since) = self.since
             && !device.is_virtual()
         {
-            COUNTERS.idle_ns.add(since.elapsed().as_nanos() as u64);
+            let now = Instant::now();
+            if self.yields > 0 && !self.slept {
+                self.note_yields(device, now);
+            }
+            COUNTERS.idle_ns.add((now - since).as_nanos() as u64);
         }
     }
 }

@@ -26,7 +26,7 @@ enum Setting {
 
 /// Settings that are read when the process or its job starts. Their value is that of the
 /// environment. They cannot be changed.
-const ENVIRONMENT: [(&str, &str, Category); 20] = [
+const ENVIRONMENT: [(&str, &str, Category); 21] = [
     (
         "FERRY_ON_HANG",
         "what mpiexec does when all ranks wait for each other",
@@ -73,6 +73,12 @@ const ENVIRONMENT: [(&str, &str, Category); 20] = [
         "FERRY_PROGRESS",
         "calls: progress in MPI calls only; thread: a thread makes progress also while the program \
          computes",
+        Category::Waiting,
+    ),
+    (
+        "FERRY_TIME_SLICE",
+        "microseconds of the time slice that a waiting thread asks the system for; 0: it asks for \
+         none",
         Category::Waiting,
     ),
     (
