@@ -88,7 +88,7 @@ pub use progress::lock::{
 };
 pub use progress::outside_work::begin_outside_work;
 pub use progress::state::FindPeer;
-pub use progress::test_backoff::{poll_after_update, poll_after_work, poll_once};
+pub use progress::test_backoff::{poll_after_update, poll_after_work, poll_once, poll_once_for};
 pub use progress::thread::{
     has_progress_thread, start_progress_thread, stop_progress_thread, wake_progress_thread,
 };

@@ -204,7 +204,7 @@ pub fn test<R: RequestForm>(request: &mut R, flag: OutFlag, status: OutStatus) -
         release_handle(request, &mut None);
         return finish(Outcome::EMPTY, status);
     }
-    let done = request::test(|d| req.is_complete(d));
+    let done = request::test_one(req);
     flag.set(done);
     if done {
         complete_one(request, req, status)

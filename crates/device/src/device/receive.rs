@@ -202,6 +202,16 @@ impl Device {
         engine.matcher.posted_pattern(context, req)
     }
 
+    /// The sender that a posted receive names, if there are few other receives.
+    pub fn awaited_source(&mut self, req: ReqId) -> Option<u32> {
+        let engine = &mut self.worker.engine;
+        let Some(Operation::Receive { context, .. }) = engine.requests.operation(req) else {
+            return None;
+        };
+        let context = *context;
+        engine.matcher.awaited_source(context, req)
+    }
+
     /// The first unexpected message of a context that has one of these tags.
     pub fn unreceived_with(&self, context: ContextId, tags: Tags) -> Option<Envelope> {
         let mut all = self.worker.engine.matcher.unexpected(context);

@@ -173,6 +173,11 @@ impl Matcher {
         self.queues(context).posted.posted_pattern(req)
     }
 
+    /// The sender that a posted receive names, if it is among the first of a short queue.
+    pub fn awaited_source(&mut self, context: ContextId, req: ReqId) -> Option<u32> {
+        self.queues(context).posted.awaited_source(req)
+    }
+
     /// Takes a posted receive out of the queue. False: it is not posted any more.
     pub fn withdraw(&mut self, context: ContextId, req: ReqId) -> bool {
         self.queues(context).posted.withdraw(req).is_some()

@@ -6,6 +6,10 @@ use crate::base::key::{ContextId, Key, Pattern, Tags};
 use crate::base::request::ReqId;
 use std::collections::VecDeque;
 
+/// Receives among which [`PostedQueue::awaited_source`] looks. A choice: it is asked for each yield,
+/// which takes a microsecond.
+const AWAITED_SEARCH_MAX: usize = 16;
+
 /// Posted receives. The queue is a list at first. After searches have compared enough entries, it
 /// is a table by source and tag, until it is empty. Receives with wildcards stay outside the table.
 #[derive(Default)]
@@ -110,6 +114,12 @@ impl PostedQueue {
             self.table = None;
         }
         found
+    }
+
+    /// The sender that this receive names, if it is one of the first receives.
+    pub fn awaited_source(&self, req: ReqId) -> Option<u32> {
+        let mut first = self.list.iter().take(AWAITED_SEARCH_MAX);
+        first.find(|p| p.1 == req)?.0.source
     }
 
     /// The pattern of this receive.

@@ -103,6 +103,8 @@ impl CoreBalance {
 pub(crate) struct TestBackoff {
     /// Tests since the clock was read.
     pub count: u32,
+    /// Tests for a message of a peer that runs, since the last that found something or yielded.
+    pub spins: u32,
     /// When the clock was read.
     pub last: Option<Instant>,
     /// When a test was made outside of a loop, and what the thread had used until then.
@@ -114,6 +116,7 @@ pub(crate) struct TestBackoff {
 impl TestBackoff {
     pub const NONE: TestBackoff = TestBackoff {
         count: 0,
+        spins: 0,
         last: None,
         outside_loop: None,
         yielded: None,

@@ -8,6 +8,8 @@ use crate::progress::core_balance::yield_core;
 use crate::progress::device::Device;
 use crate::progress::lock;
 use crate::progress::thread_usage::ThreadUsage;
+use crate::progress::wait::{SPINS_FOR_RUNNING_PEER, yield_once};
+use ferry_transport::ProcId;
 use std::time::{Duration, Instant};
 
 /// A program that tests again within this time has not computed meanwhile. A choice.
@@ -22,14 +24,29 @@ const UPDATE_INTERVAL: Duration = Duration::from_micros(50);
 const TESTS_PER_CLOCK: u32 = 64;
 
 impl Device {
-    /// A test has found nothing. Does the program yield?
+    /// A test has found nothing. Does the program yield? `peer`: whose message it is about.
     #[inline]
-    fn yields_after_test(&mut self) -> bool {
+    fn yields_after_test(&mut self, peer: impl FnOnce(&mut Device) -> Option<ProcId>) -> bool {
         if self.wait_policy.oversubscribed {
-            return self.in_loop(1).is_some() || self.slept();
+            if self.in_loop(1).is_none() {
+                return self.slept();
+            }
+            return !self.spins_for(peer);
         }
         self.test_backoff.count = (self.test_backoff.count + 1) % TESTS_PER_CLOCK;
         self.test_backoff.count == 0 && self.yields_if_shared()
+    }
+
+    /// Does the program go on with its loop of tests, as the peer runs on another core?
+    fn spins_for(&mut self, peer: impl FnOnce(&mut Device) -> Option<ProcId>) -> bool {
+        let spins = self.test_backoff.spins < SPINS_FOR_RUNNING_PEER
+            && peer(self).is_some_and(|peer| self.worker.transports.runs_elsewhere(peer));
+        self.test_backoff.spins = if spins {
+            self.test_backoff.spins + 1
+        } else {
+            0
+        };
+        spins
     }
 
     /// On a modelled machine, where waiting does not poll, tests do not yield.
@@ -88,20 +105,31 @@ impl Device {
 /// Calls `answer`; if it finds nothing, makes progress and calls it again, and once more after the
 /// core was yielded. For calls that do not wait. Called without the device's lock; `answer` runs
 /// under it, and must not block or call user code that calls MPI.
-pub fn poll_once<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<T> {
+pub fn poll_once<T>(answer: impl FnMut(&mut Device) -> Option<T>) -> Option<T> {
+    poll_once_for(|_| None, answer)
+}
+
+/// As [`poll_once`], for a message of the process that `peer` tells: the core is not yielded at
+/// first while that process runs on another one.
+pub fn poll_once_for<T>(
+    peer: impl FnOnce(&mut Device) -> Option<ProcId>,
+    mut answer: impl FnMut(&mut Device) -> Option<T>,
+) -> Option<T> {
     let mut guard = lock::device();
     if let Some(found) = answer(&mut guard) {
+        guard.test_backoff.spins = 0;
         return Some(found);
     }
     guard.progress();
     let found = answer(&mut guard);
-    if found.is_some() || !guard.yields_after_test() {
+    if found.is_some() {
+        guard.test_backoff.spins = 0;
         return found;
     }
-    let move_to = guard.core_to_move_to();
-    drop(guard);
-    yield_core(move_to);
-    let mut guard = lock::device();
+    if !guard.yields_after_test(peer) {
+        return None;
+    }
+    let mut guard = yield_once(guard);
     guard.end_yield();
     guard.progress();
     answer(&mut guard)
@@ -154,7 +182,7 @@ mod tests {
             while begin.elapsed() < work {
                 std::hint::spin_loop();
             }
-            d.yields_after_test()
+            d.yields_after_test(|_| None)
         };
         (0..TESTS).filter(|_| one()).count()
     }
@@ -174,7 +202,7 @@ mod tests {
         let yields_with = |policy, between: fn()| {
             let mut d = alone(policy);
             let mut one = || {
-                let yields = d.yields_after_test();
+                let yields = d.yields_after_test(|_| None);
                 between();
                 yields
             };

@@ -12,7 +12,7 @@ use crate::progress::device::Device;
 use crate::progress::lock::{self, DeviceGuard};
 use crate::progress::time_slice;
 use ferry_job::{RankStatus, Wait};
-use ferry_transport::Sleeper;
+use ferry_transport::{ProcId, Sleeper};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,12 @@ pub trait Describe {
     /// only where the wait is for shared memory, and only before a sleep.
     fn is_hopeless(&self, _device: &Device) -> bool {
         false
+    }
+
+    /// The process whose message is waited for, if it is one and known. Asked where ranks outnumber
+    /// cores.
+    fn awaited_peer(&self, _device: &mut Device) -> Option<ProcId> {
+        None
     }
 }
 
@@ -98,6 +104,10 @@ pub fn set_yields(times: u32) {
     YIELDS_SET.store(times.min(UNKNOWN - 1), Ordering::Relaxed);
 }
 
+/// Polls, where ranks outnumber cores, for a message of a peer that runs on another core, before the
+/// first yield. A choice: they take about as long as a yield and the return from it.
+pub(crate) const SPINS_FOR_RUNNING_PEER: u32 = 24;
+
 /// How long a waiting thread yields at least while its core is free. Then yields take no time: it
 /// would sleep at once, and each message to it would wake a core. Measured
 /// (docs/measured/messages.md).
@@ -125,6 +135,15 @@ impl Device {
     #[inline]
     pub fn is_about_to_sleep(&self) -> bool {
         self.about_to_sleep
+    }
+
+    /// Does the peer that is waited for run now, on another core?
+    fn peer_runs(&mut self, what: &WaitingFor<'_>) -> bool {
+        let peer = match ProcId::try_from(what.peer) {
+            Ok(peer) => Some(peer),
+            Err(_) => what.details.and_then(|it| it.awaited_peer(self)),
+        };
+        peer.is_some_and(|peer| self.worker.transports.runs_elsewhere(peer))
     }
 
     /// Does a waiting thread, where ranks outnumber cores, yield once more before it sleeps? It has
@@ -197,6 +216,8 @@ fn wait_for(
     // Since something moved last: polls, yields of the core, and when the clock was first read.
     let (mut polls, mut yields, mut since) = (0u32, 0, None::<Instant>);
     let mut idle = Idle::NONE;
+    // Polls for a peer that runs, since something moved last.
+    let mut spins = 0;
     let mut report = WaitReport::new();
     loop {
         let virtually = guard.is_virtual();
@@ -211,7 +232,7 @@ fn wait_for(
             break;
         }
         if moved {
-            (polls, yields, since) = (0, 0, None);
+            (polls, yields, since, spins) = (0, 0, None, 0);
             report.restart();
             continue;
         }
@@ -242,6 +263,14 @@ fn wait_for(
                 guard = spin_once(guard, multiple);
                 continue;
             }
+        }
+        if policy.oversubscribed && spins < SPINS_FOR_RUNNING_PEER {
+            spins += 1;
+            if guard.peer_runs(what) {
+                guard = spin_once(guard, multiple);
+                continue;
+            }
+            spins = SPINS_FOR_RUNNING_PEER;
         }
         guard.stop_serving();
         let idle_since = idle.begin();
@@ -287,11 +316,14 @@ fn spin_once(mut guard: DeviceGuard, multiple: bool) -> DeviceGuard {
 /// Gives the core to another thread, and moves to another core if that one is better. Without the
 /// device's lock meanwhile.
 #[inline]
-fn yield_once(mut guard: DeviceGuard) -> DeviceGuard {
+pub(crate) fn yield_once(mut guard: DeviceGuard) -> DeviceGuard {
     let move_to = guard.core_to_move_to();
+    guard.worker.transports.set_off_core(true);
     drop(guard);
     yield_core(move_to);
-    lock::device()
+    guard = lock::device();
+    guard.worker.transports.set_off_core(false);
+    guard
 }
 
 /// How long a call has had nothing to do. Short waits are not timed: reading the clock would cost
@@ -392,6 +424,7 @@ fn sleep(
     COUNTERS.sleeps.add(1);
     let watches = wakeup.has_descriptors() && lock::take_watch();
     let at_most = guard.sleep_max.take();
+    guard.worker.transports.set_off_core(true);
     drop(guard);
     if watches {
         wakeup.wait_descriptors(at_most);
@@ -399,6 +432,7 @@ fn sleep(
         wakeup.wait(Sleeper::Program, seen, at_most);
     }
     let mut guard = lock::device();
+    guard.worker.transports.set_off_core(false);
     report.end_sleep(&mut guard);
     if watches {
         lock::end_watch();

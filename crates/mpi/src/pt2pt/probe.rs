@@ -30,10 +30,14 @@ fn poll_or_lost<T>(
     from: From,
     look: impl Fn(&mut Device) -> Option<T>,
 ) -> Result<Option<T>> {
-    let answer = device::poll_once(|d| match look(d) {
-        Some(found) => Some(Some(found)),
-        None => sender_is_lost(d, comm, from, u64::MAX).then_some(None),
-    });
+    let peer = device::ProcId::try_from(peer_of(comm, from)).ok();
+    let answer = device::poll_once_for(
+        |_| peer,
+        |d| match look(d) {
+            Some(found) => Some(Some(found)),
+            None => sender_is_lost(d, comm, from, u64::MAX).then_some(None),
+        },
+    );
     answer
         .map(|found| found.ok_or_else(|| lost(comm)))
         .transpose()

@@ -516,7 +516,23 @@ impl Request {
     }
 }
 
+impl Request {
+    /// The process from which a receive waits for its message, if it names one.
+    pub fn awaited_peer(&self, d: &mut Device) -> Option<device::ProcId> {
+        let req = match self.state(d) {
+            &mut State::Active(Active::Device(req)) => req,
+            _ => return None,
+        };
+        let source = d.awaited_source(req)?;
+        self.comm().map(|comm| comm.peer(source))
+    }
+}
+
 impl Describe for Request {
+    fn awaited_peer(&self, d: &mut Device) -> Option<device::ProcId> {
+        Request::awaited_peer(self, d)
+    }
+
     /// For a receive that has not matched, also stores its source and tag; for a collective, its
     /// number and root.
     fn describe(&self, d: &mut Device, status: &ferry_job::RankStatus) {
@@ -590,6 +606,15 @@ pub fn wait_any(requests: &[impl Deref<Target = Request>]) -> usize {
         }
     });
     found
+}
+
+/// As [`test`], for one request.
+pub fn test_one(request: &Request) -> bool {
+    device::poll_once_for(
+        |d| request.awaited_peer(d),
+        |d| request.is_complete(d).then_some(()),
+    )
+    .is_some()
 }
 
 /// Makes progress once, unless `done` is true at once. Returns the last result of `done`.

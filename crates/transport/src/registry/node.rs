@@ -8,6 +8,22 @@ use crate::shm::{
 use crate::{NodeCollectives, ProcId};
 
 impl Transports {
+    /// [`Shm::set_off_core`](crate::shm::Shm::set_off_core).
+    #[inline]
+    pub fn set_off_core(&self, off: bool) {
+        if let Some(shm) = &self.shm {
+            shm.set_off_core(off);
+        }
+    }
+
+    /// [`Shm::runs_elsewhere`](crate::shm::Shm::runs_elsewhere).
+    #[inline]
+    pub fn runs_elsewhere(&self, peer: crate::ProcId) -> bool {
+        self.shm
+            .as_ref()
+            .is_some_and(|shm| shm.runs_elsewhere(peer))
+    }
+
     /// [`Shm::shares_core`](crate::shm::Shm::shares_core).
     pub fn shares_core(&self, core: u32) -> bool {
         self.shm.as_ref().is_some_and(|shm| shm.shares_core(core))

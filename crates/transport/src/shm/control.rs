@@ -43,7 +43,9 @@ pub struct Control {
     /// Not 0: others are not to write the process's private memory, for a tool looks at each access
     /// and would not see theirs ([`Control::refuse_writes`]).
     refuses_writes: AtomicU32,
-    _line2: [u32; 9],
+    /// Not 0: the process's program has yielded its core, or sleeps.
+    pub off_core: AtomicU32,
+    _line2: [u32; 8],
     /// A bit for each peer that has asked this process to open its rings.
     pub rings_opened: [AtomicU64; BITMAP_WORDS],
     /// A bit for each peer that has written since this process last looked. On large nodes only.

@@ -18,6 +18,26 @@ impl Shm {
             .any(|(_, c)| c.core.load(Ordering::Relaxed) == core + 1)
     }
 
+    /// Publishes whether this process's program has yielded its core, or sleeps.
+    #[inline]
+    pub fn set_off_core(&self, off: bool) {
+        let mine = &self.controls[self.me];
+        mine.off_core.store(u32::from(off), Ordering::Relaxed);
+    }
+
+    /// Returns whether the program of `peer`, a process of this node, is likely to run now, on
+    /// another core than this process. It may have lost its core.
+    #[inline]
+    pub fn runs_elsewhere(&self, peer: ProcId) -> bool {
+        let Some(index) = self.index(peer) else {
+            return false;
+        };
+        let (mine, its) = (&self.controls[self.me], &self.controls[index]);
+        let core = its.core.load(Ordering::Relaxed);
+        its.off_core.load(Ordering::Relaxed) == 0
+            && (core == 0 || core != mine.core.load(Ordering::Relaxed))
+    }
+
     /// Returns whether `peer`'s progress thread polls its wakeup word now. It then handles at once
     /// what is sent to it, and takes no time from its program.
     pub fn progress_polls(&self, peer: ProcId) -> bool {
