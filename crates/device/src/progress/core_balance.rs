@@ -3,7 +3,9 @@
 //! Ranks that yield to each other never sleep, so the system seldom moves them: it finds no core
 //! idle, and takes all for busy. All of a job may stay on one core for many milliseconds. So a rank
 //! that yields looks now and then whether another of its cores has fewer ranks, and moves there.
-//! It is not bound: the system may move it on.
+//! So does one whose peer waits on the same core, if another core has no more ranks: apart, both
+//! run at the same time ([`SPINS_FOR_RUNNING_PEER`](super::wait::SPINS_FOR_RUNNING_PEER)).
+//! A rank is not bound: the system may move it on.
 
 use crate::base::counters::COUNTERS;
 use crate::progress::device::Device;
@@ -17,6 +19,10 @@ const YIELDS_PER_LOOK: u32 = 128;
 /// Minimum time between two moves of a rank. A choice: a move takes some ten microseconds, and does
 /// nothing where the system moves the rank back to keep its core for another program.
 const MOVE_INTERVAL: Duration = Duration::from_millis(5);
+/// Minimum time between two moves of a rank away from its peer, at first and at most; it doubles.
+/// Choices: in a ring no place is the right one for all.
+pub(crate) const PART_INTERVAL_MIN: Duration = Duration::from_millis(20);
+const PART_INTERVAL_MAX: Duration = Duration::from_secs(2);
 
 impl Device {
     /// The core that this thread is to move to instead of yielding, if it is time to look and there
@@ -50,21 +56,51 @@ impl Device {
             }
         });
         let allowed = sched_getaffinity(None).ok()?;
-        let found = emptier_core(core, &ranks, |core| allowed.is_set(core))?;
+        let is_allowed = |core| allowed.is_set(core);
+        let found = match emptier_core(core, &ranks, 2, is_allowed) {
+            Some(found) => found,
+            None if self.parts_from_peer(core, now) => emptier_core(core, &ranks, 0, is_allowed)?,
+            None => return None,
+        };
         // Others on this core see at once that this rank leaves it.
-        transports.shares_core(found);
+        self.worker.transports.shares_core(found);
         self.core_balance.moved_at = Some(now);
         Some(found)
     }
+
+    /// Does the rank that this one waits for use the same core, `core`, and is it time to move away
+    /// from it? Of two that wait for each other the higher one moves.
+    fn parts_from_peer(&mut self, core: u32, now: Instant) -> bool {
+        let Some(peer) = self.core_balance.awaited else {
+            return false;
+        };
+        let is_together = self.worker.transports.waiting_core(peer) == Some(core);
+        if !is_together || peer > self.worker.me {
+            return false;
+        }
+        let balance = &mut self.core_balance;
+        if balance.parts_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        balance.parts_until = Some(now + balance.part_interval);
+        balance.part_interval = PART_INTERVAL_MAX.min(balance.part_interval * 2);
+        true
+    }
 }
 
-/// The core with the fewest ranks among the allowed ones, if it has at least two fewer than `own`.
-/// `ranks`: how many ranks each core has.
-fn emptier_core(own: u32, ranks: &[u32], allowed: impl Fn(usize) -> bool) -> Option<u32> {
+/// The core with the fewest ranks among the allowed ones but `own`, if it has at least `fewer` ranks
+/// fewer than that. `ranks`: how many ranks each core has.
+fn emptier_core(
+    own: u32,
+    ranks: &[u32],
+    fewer: u32,
+    allowed: impl Fn(usize) -> bool,
+) -> Option<u32> {
     let here = *ranks.get(own as usize)?;
-    let cores = ranks.iter().enumerate().filter(|&(core, _)| allowed(core));
-    let (core, &least) = cores.min_by_key(|&(_, n)| n)?;
-    (least + 2 <= here).then_some(core as u32)
+    let others = ranks.iter().enumerate();
+    let others = others.filter(|&(core, _)| core != own as usize && allowed(core));
+    let (core, &least) = others.min_by_key(|&(_, n)| n)?;
+    (least + fewer <= here).then_some(core as u32)
 }
 
 /// Yields the core, or moves to another one.
@@ -98,15 +134,19 @@ mod tests {
     #[test]
     fn a_rank_moves_where_two_fewer_are() {
         let any = |_| true;
-        assert_eq!(emptier_core(0, &[4, 0], any), Some(1));
-        assert_eq!(emptier_core(0, &[3, 1], any), Some(1));
-        assert_eq!(emptier_core(0, &[2, 1], any), None);
-        assert_eq!(emptier_core(1, &[2, 2], any), None);
-        assert_eq!(emptier_core(2, &[2, 1, 3, 1], any), Some(1));
+        assert_eq!(emptier_core(0, &[4, 0], 2, any), Some(1));
+        assert_eq!(emptier_core(0, &[3, 1], 2, any), Some(1));
+        assert_eq!(emptier_core(0, &[2, 1], 2, any), None);
+        assert_eq!(emptier_core(1, &[2, 2], 2, any), None);
+        assert_eq!(emptier_core(2, &[2, 1, 3, 1], 2, any), Some(1));
         // Not where the program may not run.
-        assert_eq!(emptier_core(2, &[2, 0, 4, 0], |core| core != 1), Some(3));
-        assert_eq!(emptier_core(2, &[0, 0, 4], |core| core == 2), None);
-        assert_eq!(emptier_core(7, &[1, 2], any), None);
+        assert_eq!(emptier_core(2, &[2, 0, 4, 0], 2, |core| core != 1), Some(3));
+        assert_eq!(emptier_core(2, &[0, 0, 4], 2, |core| core == 2), None);
+        assert_eq!(emptier_core(7, &[1, 2], 2, any), None);
+        // Where no more are, for one that leaves its peer.
+        assert_eq!(emptier_core(0, &[2, 2], 0, any), Some(1));
+        assert_eq!(emptier_core(0, &[2, 3], 0, any), None);
+        assert_eq!(emptier_core(0, &[2], 0, any), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a process remembers of its waiting, its core and its tests.
 
+use crate::progress::core_balance::PART_INTERVAL_MIN;
 use crate::progress::thread_usage::ThreadUsage;
 use ferry_job::Wait;
 use ferry_transport::ProcId;
@@ -90,12 +91,21 @@ pub(crate) struct CoreBalance {
     pub yields: u32,
     /// When it last moved to another core.
     pub moved_at: Option<Instant>,
+    /// The peer whose message the last wait was for, if it was one and known.
+    pub awaited: Option<ProcId>,
+    /// It does not move away from a peer until then.
+    pub parts_until: Option<Instant>,
+    /// How long it stays, the next time.
+    pub part_interval: Duration,
 }
 
 impl CoreBalance {
     pub const NEW: CoreBalance = CoreBalance {
         yields: 0,
         moved_at: None,
+        awaited: None,
+        parts_until: None,
+        part_interval: PART_INTERVAL_MIN,
     };
 }
 

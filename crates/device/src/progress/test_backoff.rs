@@ -39,8 +39,11 @@ impl Device {
 
     /// Does the program go on with its loop of tests, as the peer runs on another core?
     fn spins_for(&mut self, peer: impl FnOnce(&mut Device) -> Option<ProcId>) -> bool {
-        let spins = self.test_backoff.spins < SPINS_FOR_RUNNING_PEER
-            && peer(self).is_some_and(|peer| self.worker.transports.runs_elsewhere(peer));
+        let spins = self.test_backoff.spins < SPINS_FOR_RUNNING_PEER && {
+            let peer = peer(self);
+            self.core_balance.awaited = peer;
+            peer.is_some_and(|peer| self.worker.transports.runs_elsewhere(peer))
+        };
         self.test_backoff.spins = if spins {
             self.test_backoff.spins + 1
         } else {

@@ -143,6 +143,7 @@ impl Device {
             Ok(peer) => Some(peer),
             Err(_) => what.details.and_then(|it| it.awaited_peer(self)),
         };
+        self.core_balance.awaited = peer;
         peer.is_some_and(|peer| self.worker.transports.runs_elsewhere(peer))
     }
 

@@ -24,6 +24,11 @@ impl Transports {
             .is_some_and(|shm| shm.runs_elsewhere(peer))
     }
 
+    /// [`Shm::waiting_core`](crate::shm::Shm::waiting_core).
+    pub fn waiting_core(&self, peer: crate::ProcId) -> Option<u32> {
+        self.shm.as_ref().and_then(|shm| shm.waiting_core(peer))
+    }
+
     /// [`Shm::shares_core`](crate::shm::Shm::shares_core).
     pub fn shares_core(&self, core: u32) -> bool {
         self.shm.as_ref().is_some_and(|shm| shm.shares_core(core))

@@ -38,6 +38,12 @@ impl Shm {
             && (core == 0 || core != mine.core.load(Ordering::Relaxed))
     }
 
+    /// The core on which the program of `peer` last waited for long, if it is of this node.
+    pub fn waiting_core(&self, peer: ProcId) -> Option<u32> {
+        let its = &self.controls[self.index(peer)?];
+        its.core.load(Ordering::Relaxed).checked_sub(1)
+    }
+
     /// Returns whether `peer`'s progress thread polls its wakeup word now. It then handles at once
     /// what is sent to it, and takes no time from its program.
     pub fn progress_polls(&self, peer: ProcId) -> bool {
