@@ -6,7 +6,7 @@ use crate::base::key::{ContextId, Key, Pattern, Tags};
 use crate::base::request::ReqId;
 use std::collections::VecDeque;
 
-/// Receives among which [`PostedQueue::awaited_source`] looks. A choice: it is asked for each yield,
+/// Receives among which [`PostedQueue::awaited_source`] looks. A choice: it looks before a yield,
 /// which takes a microsecond.
 const AWAITED_SEARCH_MAX: usize = 16;
 

@@ -88,8 +88,8 @@ impl Device {
     }
 }
 
-/// The core with the fewest ranks among the allowed ones but `own`, if it has at least `fewer` ranks
-/// fewer than that. `ranks`: how many ranks each core has.
+/// The core with the fewest ranks among the allowed ones but `own`, if it has at least `fewer`
+/// ranks fewer than that. `ranks`: how many ranks each core has.
 fn emptier_core(
     own: u32,
     ranks: &[u32],

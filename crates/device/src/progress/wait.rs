@@ -104,8 +104,8 @@ pub fn set_yields(times: u32) {
     YIELDS_SET.store(times.min(UNKNOWN - 1), Ordering::Relaxed);
 }
 
-/// Polls, where ranks outnumber cores, for a message of a peer that runs on another core, before the
-/// first yield. A choice: they take about as long as a yield and the return from it.
+/// Polls, where ranks outnumber cores, for a message of a peer that runs on another core, before
+/// the first yield. A choice: they take about as long as a yield and the return from it.
 pub(crate) const SPINS_FOR_RUNNING_PEER: u32 = 24;
 
 /// How long a waiting thread yields at least while its core is free. Then yields take no time: it
