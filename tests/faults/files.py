@@ -106,3 +106,7 @@ class Files:
             self.killed(progress)
         for progress in (0, 20):
             self.killed(progress, "sieve")
+
+
+def files(cases):
+    Files(cases).run()
