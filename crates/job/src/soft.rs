@@ -19,8 +19,10 @@ pub enum SoftError {
 pub fn soft_count(soft: &str, max: u32) -> Result<u32, SoftError> {
     let mut largest = None;
     for item in soft.split(',').map(str::trim).filter(|i| !i.is_empty()) {
-        let numbers = item.split(':').map(|n| n.trim().parse::<i64>());
-        let numbers: Vec<i64> = numbers
+        let numbers = item
+            .split(':')
+            .map(|n| n.trim().parse::<i64>().map(i128::from));
+        let numbers: Vec<i128> = numbers
             .collect::<Result<_, _>>()
             .map_err(|_| SoftError::NoList)?;
         let (first, last, stride) = match numbers[..] {
@@ -38,7 +40,9 @@ pub fn soft_count(soft: &str, max: u32) -> Result<u32, SoftError> {
 }
 
 /// The largest of first, first + stride, … that is not beyond last and lies in 0..=max.
-fn largest_of_triplet(first: i64, last: i64, stride: i64, max: i64) -> Option<i64> {
+///
+/// In 128 bits, as the difference of two numbers of 64 bits may not fit 64.
+fn largest_of_triplet(first: i128, last: i128, stride: i128, max: i128) -> Option<i128> {
     let best = if stride > 0 {
         let end = last.min(max);
         (first <= end).then(|| first + (end - first) / stride * stride)
@@ -66,6 +70,10 @@ mod tests {
             ("0", 3, 0),
             ("8,1:3", 9, 8),
             ("5:1:-1", 3, 3),
+            ("-9223372036854775808:9223372036854775807", 4, 4),
+            ("-9223372036854775807:5:4", 5, 5),
+            ("9223372036854775807:-9223372036854775808:-1", 6, 6),
+            ("2:-9223372036854775808:-9223372036854775808", 3, 2),
         ] {
             assert_eq!(soft_count(soft, max), Ok(count), "{soft}");
         }
