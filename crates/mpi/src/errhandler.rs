@@ -3,28 +3,15 @@
 //! The abi layer raises errors. This file has the handlers and the slots that hold them.
 
 use crate::Identity;
+use ferry_job::InitialErrhandler;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-/// The names that a launcher has for the handlers a process may begin with (MPI 5.0 §11.8.4).
-pub const INITIAL_NAMES: [&str; 3] = [
-    "mpi_errors_are_fatal",
-    "mpi_errors_abort",
-    "mpi_errors_return",
-];
-
-/// The variable that holds one of [`INITIAL_NAMES`].
-pub const INITIAL_VARIABLE: &str = "FERRY_INITIAL_ERRHANDLER";
-
-/// The name of the handler that this process begins with. What is no name of one counts as not
-/// given.
-pub fn initial_name() -> &'static str {
-    static NAME: OnceLock<&str> = OnceLock::new();
-    NAME.get_or_init(|| {
-        let given = std::env::var(INITIAL_VARIABLE).unwrap_or_default();
-        let known = INITIAL_NAMES.into_iter().find(|name| *name == given);
-        known.unwrap_or(INITIAL_NAMES[0])
-    })
+/// The handler that this process begins with. Errors before MPI starts need one, too: a value of
+/// the variable that names none counts as not given, until starting MPI refuses it.
+pub fn initial() -> InitialErrhandler {
+    static INITIAL: OnceLock<InitialErrhandler> = OnceLock::new();
+    *INITIAL.get_or_init(|| InitialErrhandler::from_environment().unwrap_or_default())
 }
 
 /// The kind of object that a handler was made for.
@@ -99,10 +86,10 @@ impl Errhandler {
     /// begin, and that of errors before and after them (MPI 5.0 §9.3): as the launcher or who has
     /// spawned this process asks, else MPI_ERRORS_ARE_FATAL.
     pub fn initial() -> &'static Arc<Errhandler> {
-        match initial_name() {
-            "mpi_errors_abort" => Errhandler::abort(),
-            "mpi_errors_return" => Errhandler::returning(),
-            _ => Errhandler::fatal(),
+        match initial() {
+            InitialErrhandler::Fatal => Errhandler::fatal(),
+            InitialErrhandler::Abort => Errhandler::abort(),
+            InitialErrhandler::Return => Errhandler::returning(),
         }
     }
 

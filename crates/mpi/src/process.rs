@@ -7,7 +7,7 @@
 use crate::dynamic::foreign;
 use crate::overlap;
 use crate::{Comm, ProcId, Result, coll, crash, device, err, unreceived};
-use ferry_job::{Client, JobContext, RankInfo, RankState, RankStatus};
+use ferry_job::{Client, InitialErrhandler, JobContext, RankInfo, RankState, RankStatus};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -116,7 +116,8 @@ pub(crate) fn provide_tool_level(requested: ThreadLevel) -> ThreadLevel {
 /// Finds the job, starts the device and makes the predefined communicators. Does nothing if that
 /// has been done. `level` matters in the first call only.
 ///
-/// Errors: the launcher cannot be reached; the shared segment cannot be mapped.
+/// Errors: the launcher cannot be reached; the shared segment cannot be mapped; a variable has a
+/// value that it cannot have.
 pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
     let least = MIN_LEVEL.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(process) = PROCESS.get() {
@@ -134,6 +135,7 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
     if let Some(client) = &client {
         client.let_ranks_read_memory();
     }
+    InitialErrhandler::from_environment().map_err(|e| err!(Other, "{e}"))?;
     let overlaps = overlap::Mode::from_environment()? != overlap::Mode::Off;
     let progress = wants_progress_thread()? || overlaps;
     if progress && segment.as_ref().is_some_and(|s| s.machine.is_some()) {

@@ -22,8 +22,8 @@ pub fn environment() -> &'static Arc<Info> {
         }
         set(&info, "host", super::env::host().as_bytes());
         set(&info, "arch", std::env::consts::ARCH.as_bytes());
-        let handler = ferry_mpi::errhandler::initial_name();
-        set(&info, "mpi_initial_errhandler", handler.as_bytes());
+        let handler = ferry_mpi::errhandler::initial();
+        set(&info, "mpi_initial_errhandler", handler.name().as_bytes());
         info
     })
 }

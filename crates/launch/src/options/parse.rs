@@ -12,6 +12,7 @@ use super::option_id::{EnvOption, HostsOption, MachineOption, OptionId};
 use super::table::{self, OPTIONS};
 use super::values::{self, HOST_TIMEOUT_DEFAULT};
 use crate::hosts::MapBy;
+use ferry_job::InitialErrhandler;
 
 /// Reads the arguments, without the command's own name. `variable` looks a name up in the
 /// environment.
@@ -309,9 +310,9 @@ impl Parser {
             }
             EnvOption::Export => self.export(&given.argument.clone(), given.value()?)?,
             EnvOption::InitialErrhandler => {
-                let name = given.text_as(values::initial_errhandler)?;
-                app.set_env
-                    .push(("FERRY_INITIAL_ERRHANDLER".into(), name.into()));
+                let handler = given.text_as(values::initial_errhandler)?;
+                let variable = InitialErrhandler::VARIABLE.into();
+                app.set_env.push((variable, handler.name().into()));
             }
             EnvOption::Overlap => {
                 let mode = values::overlap(&given.argument, given.inline.as_deref())?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::model::{Binding, OnHang, StdinTarget};
 use crate::hosts::{self, Host, MapBy, RankBy};
+use ferry_job::InitialErrhandler;
 
 /// Most ranks of a job.
 pub const RANKS_MAX: u32 = 65_536;
@@ -199,14 +200,9 @@ pub(super) fn binding(option: &str, text: &str) -> Result<Binding, String> {
 }
 
 /// -initial-errhandler: the name of a predefined handler (MPI 5.0 §11.8.4).
-pub(super) fn initial_errhandler(option: &str, text: &str) -> Result<&'static str, String> {
-    let names = [
-        "mpi_errors_are_fatal",
-        "mpi_errors_abort",
-        "mpi_errors_return",
-    ];
-    let known = names.into_iter().find(|name| *name == text);
-    known.ok_or_else(|| format!("{option} {text:?}: say {}", names.join(", ")))
+pub(super) fn initial_errhandler(option: &str, text: &str) -> Result<InitialErrhandler, String> {
+    InitialErrhandler::from_name(text)
+        .ok_or_else(|| format!("{option} {text:?}: say {}", InitialErrhandler::names()))
 }
 
 /// -stdin.

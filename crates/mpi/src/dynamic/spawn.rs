@@ -8,10 +8,9 @@ use super::{foreign, port};
 use crate::comm::Comm;
 use crate::comm::agree::{Agreement, Reader, put_u64};
 use crate::device::{self, Device};
-use crate::errhandler::{INITIAL_NAMES, INITIAL_VARIABLE};
 use crate::process::process;
 use crate::{Error, Info, Kind, Result, err};
-use ferry_job::{SoftError, SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};
+use ferry_job::{InitialErrhandler, SoftError, SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -302,14 +301,16 @@ fn variables_of(env: &[u8]) -> Result<Vec<Vec<u8>>> {
 /// The variable for an info's "mpi_initial_errhandler".
 fn initial_errhandler(name: &[u8]) -> Result<Vec<u8>> {
     let name = String::from_utf8_lossy(name);
-    if !INITIAL_NAMES.contains(&name.trim()) {
-        return Err(err!(
+    match InitialErrhandler::from_name(name.trim()) {
+        Some(handler) => {
+            Ok(format!("{}={}", InitialErrhandler::VARIABLE, handler.name()).into_bytes())
+        }
+        None => Err(err!(
             InfoValue,
             "mpi_initial_errhandler is {name:?}; what can be chosen is {}",
-            INITIAL_NAMES.join(", ")
-        ));
+            InitialErrhandler::names()
+        )),
     }
-    Ok(format!("{INITIAL_VARIABLE}={}", name.trim()).into_bytes())
 }
 
 /// The number of processes that the info key "soft" allows, at most `maxprocs`.
