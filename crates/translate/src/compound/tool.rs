@@ -9,6 +9,7 @@ use crate::memory::place;
 use crate::number;
 use crate::standard::function;
 use std::ffi::{c_char, c_void};
+use std::ptr::null_mut;
 
 /// The object that a tool variable is bound to, in the standard ABI's form.
 ///
@@ -52,6 +53,23 @@ unsafe fn object_in<A: Abi>(binding: i32, object: *mut c_void, bound: &mut u64) 
     }
 }
 
+/// The kind of object that a variable is bound to, as MPI_T_cvar_get_info or MPI_T_pvar_get_info
+/// says. `before` and `after`: what the call's other output arguments point to, before the binding
+/// and behind it. They are null.
+macro_rules! binding_of {
+    ($info:ident, $index:expr, before: ($($before:ty),*), after: ($($after:ty),*)) => {{
+        type Info =
+            unsafe extern "C" fn(i32, $(*mut $before,)* *mut i32, $(*mut $after),*) -> i32;
+        let mut binding = 0;
+        // SAFETY: the function is of this type, and what is null is not wanted.
+        unsafe {
+            let info: Info = function(number::$info);
+            info($index, $(null_mut::<$before>(),)* &raw mut binding, $(null_mut::<$after>()),*);
+        }
+        binding
+    }};
+}
+
 pub unsafe fn t_cvar_handle_alloc<A: Abi>(
     index: i32,
     object: *mut c_void,
@@ -59,37 +77,14 @@ pub unsafe fn t_cvar_handle_alloc<A: Abi>(
     count: *mut i32,
 ) -> i32 {
     type Alloc = unsafe extern "C" fn(i32, *mut c_void, *mut u64, *mut i32) -> i32;
-    type Info = unsafe extern "C" fn(
-        i32,
-        *mut c_char,
-        *mut i32,
-        *mut i32,
-        *mut u64,
-        *mut u64,
-        *mut c_char,
-        *mut i32,
-        *mut i32,
-        *mut i32,
-    ) -> i32;
-    use std::ptr::null_mut as none;
-    // SAFETY: the functions are of these types, and what is null is not wanted.
+    let binding = binding_of!(
+        T_CVAR_GET_INFO, index,
+        before: (c_char, i32, i32, u64, u64, c_char, i32),
+        after: (i32)
+    );
+    let mut bound = 0;
+    // SAFETY: the function is of this type; the caller's promise.
     unsafe {
-        let info: Info = function(number::T_CVAR_GET_INFO);
-        let mut binding = 0;
-        let bind = &raw mut binding;
-        info(
-            index,
-            none(),
-            none(),
-            none(),
-            none(),
-            none(),
-            none(),
-            none(),
-            bind,
-            none(),
-        );
-        let mut bound = 0;
         let object = object_in::<A>(binding, object, &mut bound);
         let alloc: Alloc = function(number::T_CVAR_HANDLE_ALLOC);
         A::code_out(alloc(index, object, handle, count))
@@ -104,43 +99,14 @@ pub unsafe fn t_pvar_handle_alloc<A: Abi>(
     count: *mut i32,
 ) -> i32 {
     type Alloc = unsafe extern "C" fn(u64, i32, *mut c_void, *mut u64, *mut i32) -> i32;
-    type Info = unsafe extern "C" fn(
-        i32,
-        *mut c_char,
-        *mut i32,
-        *mut i32,
-        *mut i32,
-        *mut u64,
-        *mut u64,
-        *mut c_char,
-        *mut i32,
-        *mut i32,
-        *mut i32,
-        *mut i32,
-        *mut i32,
-    ) -> i32;
-    use std::ptr::null_mut as none;
-    // SAFETY: the functions are of these types, and what is null is not wanted.
+    let binding = binding_of!(
+        T_PVAR_GET_INFO, index,
+        before: (c_char, i32, i32, i32, u64, u64, c_char, i32),
+        after: (i32, i32, i32)
+    );
+    let mut bound = 0;
+    // SAFETY: the function is of this type; the caller's promise.
     unsafe {
-        let info: Info = function(number::T_PVAR_GET_INFO);
-        let mut binding = 0;
-        let bind = &raw mut binding;
-        info(
-            index,
-            none(),
-            none(),
-            none(),
-            none(),
-            none(),
-            none(),
-            none(),
-            none(),
-            bind,
-            none(),
-            none(),
-            none(),
-        );
-        let mut bound = 0;
         let object = object_in::<A>(binding, object, &mut bound);
         let alloc: Alloc = function(number::T_PVAR_HANDLE_ALLOC);
         A::code_out(alloc(session, index, object, handle, count))
