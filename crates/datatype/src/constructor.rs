@@ -204,10 +204,15 @@ pub(crate) enum Expansion<'a> {
 impl<'a> Expansion<'a> {
     /// `elements` elements without gaps.
     fn run(elements: i64, old: &'a Arc<Datatype>) -> Expansion<'a> {
+        Expansion::repeat(1, elements, 0, old)
+    }
+
+    /// `count` blocks of `block` elements, which begin `stride` bytes apart.
+    fn repeat(count: i64, block: i64, stride: i64, old: &'a Arc<Datatype>) -> Expansion<'a> {
         Expansion::Repeat {
-            count: 1,
-            stride: 0,
-            block: elements,
+            count,
+            stride,
+            block,
             old,
         }
     }
@@ -247,24 +252,14 @@ impl Constructor {
                 old,
             } => {
                 let stride = stride.wrapping_mul(old.extent());
-                Expansion::Repeat {
-                    count: *count,
-                    stride,
-                    block: *blocklength,
-                    old,
-                }
+                Expansion::repeat(*count, *blocklength, stride, old)
             }
             Constructor::Hvector {
                 count,
                 blocklength,
                 stride,
                 old,
-            } => Expansion::Repeat {
-                count: *count,
-                stride: *stride,
-                block: *blocklength,
-                old,
-            },
+            } => Expansion::repeat(*count, *blocklength, *stride, old),
             Constructor::Indexed {
                 blocklengths,
                 displacements,
