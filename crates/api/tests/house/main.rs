@@ -309,6 +309,7 @@ fn transports_do_not_use_each_other() {
                 "shm::coll",
                 "shm::control",
                 "shm::memory",
+                "shm::shared_memory",
             ],
         ),
         ("shm::announcements", &["shm::memory"]),

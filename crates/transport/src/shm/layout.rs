@@ -10,8 +10,8 @@ use super::cma::CopyTable;
 use super::coll::{BOARDS_PER_RANK, board_bytes};
 use super::control::CONTROL_BYTES;
 use super::memory::RING_BYTES;
+use super::shared_memory::map_shared;
 use ferry_job::Segment;
-use std::os::fd::AsFd;
 
 /// Bytes from one ring's beginning to the next one's: whole pages of 64 KiB, the largest that a
 /// system may have.
@@ -54,22 +54,10 @@ const _: () = assert!(segment_len(100) == ferry_job::SegmentLayout::transport_by
 /// Errors: EBADF, the program has closed the segment's descriptor, and may have opened a file of
 /// its own under this number; or the system refuses.
 pub(super) fn map(segment: &Segment, at: u64, len: usize) -> std::io::Result<*mut u8> {
-    use rustix::mm::{MapFlags, ProtFlags, mmap};
     // The segment has at least this length, which nobody can change. Other files are shorter.
     let there = rustix::fs::fstat(&segment.fd)?.st_size;
     if u64::try_from(there).map_or(true, |there| there < segment.layout.total_bytes()) {
         return Err(rustix::io::Errno::BADF.into());
     }
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let base = unsafe {
-        mmap(
-            std::ptr::null_mut(),
-            len,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED,
-            segment.fd.as_fd(),
-            at,
-        )
-    }?;
-    Ok(base.cast())
+    map_shared(&segment.fd, at, len)
 }

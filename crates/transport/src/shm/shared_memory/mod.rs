@@ -224,22 +224,26 @@ impl Arena {
     /// used again for any range that begins there.
     fn map(&self, range: SharedRange) -> io::Result<Pages> {
         let len = usize::try_from(range.len.max(ALIGN_BYTES)).map_err(|_| Errno::NOMEM)?;
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                &self.fd,
-                self.offset + range.offset,
-            )
-        }?;
-        Ok(Pages {
-            base: base.cast(),
-            len,
-        })
+        let base = map_shared(&self.fd, self.offset + range.offset, len)?;
+        Ok(Pages { base, len })
     }
+}
+
+/// Maps `len` bytes of the segment `fd` at `offset`, for reading and writing.
+pub(super) fn map_shared(fd: &OwnedFd, offset: u64, len: usize) -> io::Result<*mut u8> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let base = unsafe {
+        mmap(
+            std::ptr::null_mut(),
+            len,
+            access,
+            MapFlags::SHARED,
+            fd,
+            offset,
+        )
+    }?;
+    Ok(base.cast())
 }
 
 impl Mapping {
