@@ -10,7 +10,7 @@ use super::fastbox::Fastbox;
 use super::layout::{ANNOUNCEMENTS_AT, COPY_TABLE_AT, MAPPED_BYTES, STRIDE_BYTES, map};
 use super::memory::{self, FASTBOX_AT};
 use super::pair::{Next, Pair};
-use super::reassembly::Reassembly;
+use super::reassembly::{Reassembly, reassemble, reassemble_early};
 use super::ring::{Reader, Writer};
 use crate::poll_throttle::PollThrottle;
 use crate::{Inbox, ProcId, TransportError};
@@ -52,52 +52,22 @@ const STOP_AFTER_MIN_BYTES: usize = 2048;
 /// no more memory than the rings' records.
 const ALL_CELLS_MAX_RANKS: usize = 16;
 
-/// Takes the next part of a split message.
-pub(super) fn reassemble(
+/// Delivers a record: a message, or the next part of a split one. Returns whether it was a message
+/// that is unexpected.
+#[inline(always)]
+fn deliver(
     from: ProcId,
     partial: &mut Option<Reassembly>,
     message: u8,
     record: &[u8],
     more: bool,
     inbox: &mut dyn Inbox,
-) -> Result<(), TransportError> {
-    let whole = match partial {
-        None => Reassembly::begin(from, message, record, inbox).map(|begun| {
-            *partial = Some(begun);
-            false
-        }),
-        Some(begun) => begun.append(from, message, record, more, inbox),
-    };
-    match whole {
-        Ok(true) => *partial = None,
-        Ok(false) => {}
-        Err(nonsense) => return Err(nonsense.by(from)),
-    }
-    Ok(())
-}
-
-/// Takes what is there of the body of an early record. Returns whether that was all.
-#[inline(never)]
-pub(super) fn reassemble_early(
-    from: ProcId,
-    partial: &mut Option<Reassembly>,
-    message: u8,
-    head: &[u8],
-    body: &EarlyBody,
-    inbox: &mut dyn Inbox,
 ) -> Result<bool, TransportError> {
-    let begun = match partial {
-        Some(begun) => Ok(begun),
-        None => Reassembly::begin_early(from, message, head, body.len(), inbox)
-            .map(|begun| partial.insert(begun)),
-    };
-    let whole = begun
-        .and_then(|begun| begun.take_early(from, message, body, inbox))
-        .map_err(|nonsense| nonsense.by(from))?;
-    if whole {
-        *partial = None;
+    if more || partial.is_some() {
+        reassemble(from, partial, message, record, more, inbox)?;
+        return Ok(false);
     }
-    Ok(whole)
+    Ok(inbox.on_message(from, message, record))
 }
 
 impl Shm {
@@ -255,6 +225,11 @@ impl Shm {
             throttle,
             ..
         } = &mut **peer;
+        let wake_if = |room_was_awaited: bool| {
+            if room_was_awaited {
+                self.controls[from].wake_if_asleep();
+            }
+        };
         let mut delivered = 0;
         let mut in_cells = 0;
         while delivered < RECORDS_PER_POLL {
@@ -270,17 +245,15 @@ impl Shm {
                     if !touched && bytes.len() >= FIRST_TOUCH_MIN_BYTES {
                         inbox.first_touch();
                     }
-                    let last = if more || reassembly.is_some() {
-                        reassemble(process, reassembly, message, bytes, more, inbox)?;
+                    let is_part = more || reassembly.is_some();
+                    let unexpected = deliver(process, reassembly, message, bytes, more, inbox)?;
+                    let last = if is_part {
                         !more
                     } else {
-                        let unexpected = inbox.on_message(process, message, bytes);
                         throttle.stops_after(unexpected)
                             || !core_each && bytes.len() >= STOP_AFTER_MIN_BYTES
                     };
-                    if pair.release() {
-                        self.controls[from].wake_if_asleep();
-                    }
+                    wake_if(pair.release());
                     if last {
                         return Ok((delivered + 1, true));
                     }
@@ -290,14 +263,8 @@ impl Shm {
                         inbox.first_touch();
                     }
                     in_cells += bytes.len();
-                    if more || reassembly.is_some() {
-                        reassemble(process, reassembly, message, bytes, more, inbox)?;
-                    } else {
-                        inbox.on_message(process, message, bytes);
-                    }
-                    if pair.release_cell() {
-                        self.controls[from].wake_if_asleep();
-                    }
+                    deliver(process, reassembly, message, bytes, more, inbox)?;
+                    wake_if(pair.release_cell());
                     // The poll ends, so that this process writes into the cells that it has just
                     // read.
                     if in_cells >= CELL_BYTES_PER_POLL {
@@ -313,9 +280,7 @@ impl Shm {
                     if !reassemble_early(process, reassembly, message, head, &body, inbox)? {
                         return Ok((delivered, true));
                     }
-                    if pair.release_cell() {
-                        self.controls[from].wake_if_asleep();
-                    }
+                    wake_if(pair.release_cell());
                     return Ok((delivered + 1, true));
                 }
                 Next::Malformed => {

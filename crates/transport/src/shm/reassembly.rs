@@ -181,6 +181,54 @@ impl Reassembly {
     }
 }
 
+/// Takes the next part of a split message.
+pub fn reassemble(
+    from: ProcId,
+    partial: &mut Option<Reassembly>,
+    message: u8,
+    record: &[u8],
+    more: bool,
+    inbox: &mut dyn Inbox,
+) -> Result<(), TransportError> {
+    let whole = match partial {
+        None => Reassembly::begin(from, message, record, inbox).map(|begun| {
+            *partial = Some(begun);
+            false
+        }),
+        Some(begun) => begun.append(from, message, record, more, inbox),
+    };
+    match whole {
+        Ok(true) => *partial = None,
+        Ok(false) => {}
+        Err(nonsense) => return Err(nonsense.by(from)),
+    }
+    Ok(())
+}
+
+/// Takes what is there of the body of an early record. Returns whether that was all.
+#[inline(never)]
+pub fn reassemble_early(
+    from: ProcId,
+    partial: &mut Option<Reassembly>,
+    message: u8,
+    head: &[u8],
+    body: &EarlyBody,
+    inbox: &mut dyn Inbox,
+) -> Result<bool, TransportError> {
+    let begun = match partial {
+        Some(begun) => Ok(begun),
+        None => Reassembly::begin_early(from, message, head, body.len(), inbox)
+            .map(|begun| partial.insert(begun)),
+    };
+    let whole = begun
+        .and_then(|begun| begun.take_early(from, message, body, inbox))
+        .map_err(|nonsense| nonsense.by(from))?;
+    if whole {
+        *partial = None;
+    }
+    Ok(whole)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,8 +9,8 @@ use crate::shm::memory::{
     CELL_BYTES, CELLS_AT, CELLS_PER_PAIR, FASTBOX_AT, FASTBOX_BYTES, LINE_BYTES, RECORDS_AT,
     RING_BYTES,
 };
-use crate::shm::peer::reassemble_early;
 use crate::shm::reassembly::Reassembly;
+use crate::shm::reassembly::reassemble_early;
 use crate::shm::ring::{RECORD_MAX_BYTES, SPLIT_MAX_BYTES};
 use crate::{Inbox, ProcId};
 use ferry_fuzz::fuzz;
@@ -253,10 +253,8 @@ fn fuzz_shared_memory() {
                             );
                             inbox.streams = at % 2 == 1;
                             if (more || long.is_some())
-                                && crate::shm::peer::reassemble(
-                                    1, &mut long, message, bytes, more, &mut inbox,
-                                )
-                                .is_err()
+                                && reassemble(1, &mut long, message, bytes, more, &mut inbox)
+                                    .is_err()
                             {
                                 outcome.push(1 << 23 | inbox.bytes);
                                 break;
