@@ -244,11 +244,9 @@ fn wait_for(
                 let began = *since.get_or_insert_with(|| idle.began(now));
                 if guard.shares_core(now) {
                     policy = policy.oversubscribed();
-                    let core = guard.core_sharing.core;
-                    if arrival == Arrival::ByTransport && guard.rely_on_thread(core) {
-                        guard.stop_serving();
+                    if arrival == Arrival::ByTransport {
                         let ended;
-                        (guard, ended) = sleep_on_thread(guard, what, &mut done, &mut report);
+                        (guard, ended) = rely_on_thread(guard, what, &mut done, &mut report);
                         if ended {
                             break;
                         }
@@ -447,14 +445,20 @@ fn sleep(
     (guard, false)
 }
 
-/// Sleeps while the progress thread makes progress on its own core. Returns whether `done` has
-/// returned true. It is not called again then. Otherwise the progress thread needs the program.
-fn sleep_on_thread(
+/// Sleeps while the progress thread makes progress, if that has a core of its own. Returns whether
+/// `done` has returned true. It is not called again then. Otherwise the progress thread needs the
+/// program, or there is none to rely on.
+fn rely_on_thread(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
     done: &mut dyn FnMut(&mut Device) -> bool,
     report: &mut WaitReport,
 ) -> (DeviceGuard, bool) {
+    let core = guard.core_sharing.core;
+    if !guard.rely_on_thread(core) {
+        return (guard, false);
+    }
+    guard.stop_serving();
     let wakeup = guard.worker.transports.wakeup();
     let mut ended = false;
     report.restart();
