@@ -9,7 +9,7 @@ use super::remote::Update;
 use super::short_update::ShortUpdate;
 use super::target::{Reach, Target};
 use super::transfer::{complete_request, copy_peer, direct, passive, peer_error, same_size};
-use super::{Place, Win, remote};
+use super::{Place, RmaCall, Win, remote};
 use crate::buffer::message_len;
 use crate::device::PeerMemory;
 use crate::pt2pt::Buffer;
@@ -48,7 +48,7 @@ impl Win {
         call: &'static str,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.update(operands, &place, op, call, false) }.map(drop)
+        unsafe { self.update(operands, op, RmaCall::new(&place, call)) }.map(drop)
     }
 
     /// [`Win::accumulate`] with a request (MPI_Raccumulate, MPI_Rget_accumulate).
@@ -63,7 +63,7 @@ impl Win {
         call: &'static str,
     ) -> Result<Arc<Request>> {
         // SAFETY: the caller's promise.
-        let started = unsafe { self.update(operands, &place, op, call, true) }?;
+        let started = unsafe { self.update(operands, op, RmaCall::with_request(&place, call)) }?;
         Ok(started.unwrap_or_else(complete_request))
     }
 
@@ -73,14 +73,13 @@ impl Win {
     unsafe fn update(
         self: &Arc<Win>,
         operands: Operands<'_>,
-        place: &Place<'_>,
         op: &Arc<Op>,
-        call: &'static str,
-        wants_request: bool,
+        rma: RmaCall<'_>,
     ) -> Result<Option<Arc<Request>>> {
-        let target = self.open_target(place.rank, call)?;
-        if wants_request {
-            passive(target, call)?;
+        let place = rma.place;
+        let target = self.open_target(place.rank, rma.call)?;
+        if rma.wants_request {
+            passive(target, rma.call)?;
         }
         if target.atomics
             && let Some(basic) = place.datatype.basic_kind()
@@ -104,52 +103,52 @@ impl Win {
             return Ok(None);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.update_other(target, operands, place, op, call, wants_request) }
+        unsafe { self.update_other(target, operands, op, rma) }
     }
 
+    /// An accumulate that no CPU atomics do.
+    ///
     /// # Safety
     /// As for `accumulate`.
-    #[allow(clippy::too_many_arguments)] // All is known already, and looked up once.
     #[inline(never)]
     unsafe fn update_other(
         self: &Arc<Win>,
         target: &Target,
         operands: Operands<'_>,
-        place: &Place<'_>,
         op: &Arc<Op>,
-        call: &'static str,
-        wants_request: bool,
+        rma: RmaCall<'_>,
     ) -> Result<Option<Arc<Request>>> {
+        let RmaCall { place, call, .. } = rma;
         let at = self.locate(target, place, call)?;
         self.drain_puts(target)?;
         if place.count > 0 {
             check_elements(op, place.datatype, call)?;
         }
         let reads_origin = op.predefined_kind() != Some(Predefined::NoOp);
-        let origin = operands.origin.filter(|_| reads_origin);
-        if let Some(origin) = &origin {
+        let operands = Operands {
+            origin: operands.origin.filter(|_| reads_origin),
+            ..operands
+        };
+        if let Some(origin) = &operands.origin {
             same_size(origin, place.count, place.datatype, call)?;
         }
         if let Some(result) = &operands.result {
             same_size(result, place.count, place.datatype, call)?;
         }
         if target.reach == Reach::Remote {
-            let (result, update) = (operands.result, Update::Op(op));
             // SAFETY: the caller's promise.
-            return unsafe {
-                remote::accumulate(self, target, origin, result, place, update, wants_request)
-            };
+            return unsafe { remote::accumulate(self, target, operands, Update::Op(op), rma) };
         }
         let len = message_len(place.count, place.datatype);
         if len == 0 {
             return Ok(None);
         }
-        let is_array = is_array_of(&origin, place) && is_array_of(&operands.result, place);
+        let is_array = is_array_of(&operands.origin, place) && is_array_of(&operands.result, place);
         if let Reach::Peer(memory) = target.reach
             && is_array
         {
             // SAFETY: the caller's promise.
-            let short = unsafe { ShortUpdate::accumulate(op, origin.as_ref(), at, place) };
+            let short = unsafe { ShortUpdate::accumulate(op, operands.origin.as_ref(), at, place) };
             if let Some(update) = short {
                 let (peer, result) = ((target, memory), operands.result.map(|r| r.address));
                 // SAFETY: the caller's promise.
@@ -158,7 +157,28 @@ impl Win {
             }
         }
         // SAFETY: the caller's promise.
-        let packed = origin.map(|origin| unsafe { Packed::of(&origin, len) });
+        unsafe { self.update_packed(target, operands, op, at, rma) }.map(|()| None)
+    }
+
+    /// An accumulate on memory of this node, with packed operands. `at`: what [`Win::locate`] has
+    /// found.
+    ///
+    /// # Safety
+    /// As for `accumulate`.
+    unsafe fn update_packed(
+        &self,
+        target: &Target,
+        operands: Operands<'_>,
+        op: &Op,
+        at: *mut u8,
+        rma: RmaCall<'_>,
+    ) -> Result<()> {
+        let RmaCall { place, call, .. } = rma;
+        let len = message_len(place.count, place.datatype);
+        // SAFETY: the caller's promise.
+        let packed = operands
+            .origin
+            .map(|origin| unsafe { Packed::of(&origin, len) });
         let from = packed.as_ref().map_or(std::ptr::null(), Packed::address);
         let mut old = operands.result.map(|result| Packed::room(&result, len));
         let to = old.as_mut().map(Packed::address_mut);
@@ -178,7 +198,7 @@ impl Win {
             }
             Reach::Peer(memory) => {
                 let elements = (at, place.count, &**place.datatype);
-                let writes = reads_origin;
+                let writes = op.predefined_kind() != Some(Predefined::NoOp);
                 self.with_accumulate_lock(target, || {
                     update_peer(memory, elements, writes, |values, element| {
                         let stride = element.extent();
@@ -195,7 +215,7 @@ impl Win {
             // SAFETY: the caller's promise.
             unsafe { old.unpack_into(result) };
         }
-        Ok(None)
+        Ok(())
     }
 
     /// MPI_Compare_and_swap of one element. The buffers have one element of the place's type.
@@ -268,10 +288,13 @@ impl Win {
             });
             return copied.map_err(|e| peer_error(e, target, call));
         }
-        let (origin, result) = (Some(one(origin.cast_mut())), Some(one(result)));
-        let update = Update::CompareAndSwap(compare);
+        let operands = Operands {
+            origin: Some(one(origin.cast_mut())),
+            result: Some(one(result)),
+        };
+        let (update, rma) = (Update::CompareAndSwap(compare), RmaCall::new(&place, call));
         // SAFETY: the caller's promise.
-        unsafe { remote::accumulate(self, target, origin, result, &place, update, false) }.map(drop)
+        unsafe { remote::accumulate(self, target, operands, update, rma) }.map(drop)
     }
 }
 

@@ -94,6 +94,37 @@ pub struct Place<'a> {
     pub datatype: &'a Arc<Datatype>,
 }
 
+/// A one-sided call: what it accesses at the target, and its form.
+#[derive(Clone, Copy)]
+struct RmaCall<'a> {
+    place: &'a Place<'a>,
+    /// Its name, for messages.
+    call: &'static str,
+    /// It returns a request (MPI_Rput and others).
+    wants_request: bool,
+}
+
+impl<'a> RmaCall<'a> {
+    /// A call that returns no request.
+    #[inline(always)]
+    fn new(place: &'a Place<'a>, call: &'static str) -> RmaCall<'a> {
+        RmaCall {
+            place,
+            call,
+            wants_request: false,
+        }
+    }
+
+    /// A call that returns a request.
+    #[inline(always)]
+    fn with_request(place: &'a Place<'a>, call: &'static str) -> RmaCall<'a> {
+        RmaCall {
+            wants_request: true,
+            ..RmaCall::new(place, call)
+        }
+    }
+}
+
 /// A window.
 pub struct Win {
     /// The handle.

@@ -2,7 +2,7 @@
 
 use super::epoch::FENCE_EPOCH;
 use super::target::{CLOSED, LOCKED, Reach, Target};
-use super::{Flavor, Place, Win, remote};
+use super::{Flavor, Place, RmaCall, Win, remote};
 use crate::buffer::message_len;
 use crate::device::{PeerMemory, ReadError};
 use crate::pt2pt::Buffer;
@@ -43,7 +43,7 @@ impl Win {
     #[inline(always)]
     pub unsafe fn put(self: &Arc<Win>, origin: Buffer<'_>, place: Place<'_>) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.transfer(Way::Put, origin, &place, "MPI_Put", false) }.map(drop)
+        unsafe { self.transfer(Way::Put, origin, RmaCall::new(&place, "MPI_Put")) }.map(drop)
     }
 
     /// Starts a get. On a node it is complete when this returns.
@@ -55,7 +55,7 @@ impl Win {
     #[inline(always)]
     pub unsafe fn get(self: &Arc<Win>, origin: Buffer<'_>, place: Place<'_>) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.transfer(Way::Get, origin, &place, "MPI_Get", false) }.map(drop)
+        unsafe { self.transfer(Way::Get, origin, RmaCall::new(&place, "MPI_Get")) }.map(drop)
     }
 
     /// [`Win::put`] with a request (MPI_Rput).
@@ -67,8 +67,9 @@ impl Win {
         origin: Buffer<'_>,
         place: Place<'_>,
     ) -> Result<Arc<Request>> {
+        let rma = RmaCall::with_request(&place, "MPI_Rput");
         // SAFETY: the caller's promise.
-        let started = unsafe { self.transfer(Way::Put, origin, &place, "MPI_Rput", true) }?;
+        let started = unsafe { self.transfer(Way::Put, origin, rma) }?;
         Ok(started.unwrap_or_else(complete_request))
     }
 
@@ -81,8 +82,9 @@ impl Win {
         origin: Buffer<'_>,
         place: Place<'_>,
     ) -> Result<Arc<Request>> {
+        let rma = RmaCall::with_request(&place, "MPI_Rget");
         // SAFETY: the caller's promise.
-        let started = unsafe { self.transfer(Way::Get, origin, &place, "MPI_Rget", true) }?;
+        let started = unsafe { self.transfer(Way::Get, origin, rma) }?;
         Ok(started.unwrap_or_else(complete_request))
     }
 
@@ -95,13 +97,12 @@ impl Win {
         self: &Arc<Win>,
         way: Way,
         origin: Buffer<'_>,
-        place: &Place<'_>,
-        call: &'static str,
-        wants_request: bool,
+        rma: RmaCall<'_>,
     ) -> Result<Option<Arc<Request>>> {
-        let target = self.open_target(place.rank, call)?;
-        if wants_request {
-            passive(target, call)?;
+        let place = rma.place;
+        let target = self.open_target(place.rank, rma.call)?;
+        if rma.wants_request {
+            passive(target, rma.call)?;
         }
         if let Some((at, len)) = direct(target, place)
             && is_same(&origin, place)
@@ -118,22 +119,26 @@ impl Win {
             return Ok(None);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_other(way, target, origin, place, call, wants_request) }
+        unsafe { self.transfer_other(way, target, origin, rma) }
     }
 
+    /// A transfer that is more than one copy of contiguous bytes to or from mapped memory.
+    ///
     /// # Safety
     /// As for `transfer`.
-    #[allow(clippy::too_many_arguments)] // All is known already, and looked up once.
     #[inline(never)]
     unsafe fn transfer_other(
         self: &Arc<Win>,
         way: Way,
         target: &Target,
         origin: Buffer<'_>,
-        place: &Place<'_>,
-        call: &'static str,
-        wants_request: bool,
+        rma: RmaCall<'_>,
     ) -> Result<Option<Arc<Request>>> {
+        let RmaCall {
+            place,
+            call,
+            wants_request,
+        } = rma;
         let at = self.locate(target, place, call)?;
         same_size(&origin, place.count, place.datatype, call)?;
         let here = (origin.address, origin.count, &**origin.datatype);

@@ -11,13 +11,14 @@ use super::{GET_NUMBER, Update, card, service};
 use crate::buffer::{message_len, run, sink, source};
 use crate::device::{self, Device, Key, Pattern, SendMode, Tags};
 use crate::pt2pt::Buffer;
-use crate::win::accumulate::element_of;
+use crate::win::accumulate::{Operands, element_of};
 use crate::win::target::{Reach, Target};
 use crate::win::transfer::Way;
-use crate::win::{Flavor, Place, Win};
+use crate::win::{Flavor, Place, RmaCall, Win};
 use crate::{Datatype, Request, Result};
 use ferry_job::TAG_WINDOW_FLUSH;
 use ferry_op::Predefined;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -234,6 +235,37 @@ fn in_parts(
     result
 }
 
+/// The operands of an accumulate as its packets carry them, `len` bytes each: those of the origin,
+/// in place if they are contiguous; of MPI_Compare_and_swap first what it compares with.
+///
+/// # Safety
+/// The origin is readable, and does not change while what is returned is used.
+unsafe fn packed_operands<'a>(
+    update: Update<'_>,
+    origin: Option<&Buffer<'a>>,
+    len: usize,
+) -> Cow<'a, [u8]> {
+    let Some(origin) = origin else {
+        return Cow::Borrowed(&[]);
+    };
+    let mut packed = Vec::new();
+    match update {
+        Update::Op(_) => {
+            if let Some(at) = run(origin.address, origin.count, origin.datatype) {
+                // SAFETY: the caller's promise.
+                return Cow::Borrowed(unsafe { std::slice::from_raw_parts(at, len) });
+            }
+        }
+        Update::CompareAndSwap(compare) => {
+            // SAFETY: the caller's promise: it is one element.
+            packed.extend_from_slice(unsafe { std::slice::from_raw_parts(compare, len) });
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { append(&mut packed, origin, len) };
+    Cow::Owned(packed)
+}
+
 /// Starts an accumulate.
 ///
 /// # Safety
@@ -241,42 +273,28 @@ fn in_parts(
 pub(in crate::win) unsafe fn accumulate(
     win: &Arc<Win>,
     target: &Target,
-    origin: Option<Buffer<'_>>,
-    result: Option<Buffer<'_>>,
-    place: &Place<'_>,
+    operands: Operands<'_>,
     update: Update<'_>,
-    wants_request: bool,
+    rma: RmaCall<'_>,
 ) -> Result<Option<Arc<Request>>> {
+    let Operands { origin, result } = operands;
+    let RmaCall {
+        place,
+        wants_request,
+        ..
+    } = rma;
     let len = message_len(place.count, place.datatype);
     if len == 0 {
         return Ok(None);
     }
     throttle(win, target)?;
     let offset = offset_of(win, target, place);
-    let mut operands = Vec::new();
-    let (mut in_place, mut op) = (None, Predefined::NoOp);
-    match (update, &origin) {
-        (Update::Op(asked), Some(origin)) => {
-            op = asked.predefined_kind().unwrap_or(op);
-            in_place = run(origin.address, origin.count, origin.datatype);
-            if in_place.is_none() {
-                // SAFETY: the caller's promise.
-                unsafe { append(&mut operands, origin, len) };
-            }
-        }
-        (Update::CompareAndSwap(compare), Some(origin)) => {
-            // SAFETY: the caller's promise: each is one element.
-            unsafe {
-                operands.extend_from_slice(std::slice::from_raw_parts(compare, len));
-                append(&mut operands, origin, len);
-            }
-        }
-        (_, None) => {}
-    }
-    let data: &[u8] = match in_place {
-        // SAFETY: the caller's promise.
-        Some(at) => unsafe { std::slice::from_raw_parts(at, len) },
-        None => &operands,
+    // SAFETY: the caller's promise.
+    let packed = unsafe { packed_operands(update, origin.as_ref(), len) };
+    let data = &*packed;
+    let op = match update {
+        Update::Op(op) if origin.is_some() => op.predefined_kind().unwrap_or(Predefined::NoOp),
+        _ => Predefined::NoOp,
     };
     let operation = operation_for(win, target, wants_request && result.is_some());
     let d = &mut *device::device();

@@ -13,10 +13,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The lock that an origin waits for.
+/// A lock of this process's part of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Which {
+pub(super) enum WindowLock {
+    /// That of MPI_Win_lock (MPI 5.0 §12.5.3).
     Epoch,
+    /// That under which elements without CPU atomics are updated.
     Accumulate,
 }
 
@@ -34,7 +36,7 @@ pub(super) struct Origin {
     /// The parts so far of a type.
     pub part: Vec<u8>,
     /// It waits for this lock of the window, since this time.
-    pub waits_for: Option<(Which, Instant)>,
+    pub waits_for: Option<(WindowLock, Instant)>,
     /// It has locked the window exclusively.
     pub exclusive: bool,
     /// How often it has locked the window otherwise: more than once if several of its threads have
@@ -59,6 +61,22 @@ pub(super) struct Server<'a> {
     pub rank: u32,
     /// A lock was released.
     pub released: bool,
+}
+
+/// An accumulate, or compare and swap, whose elements and operands fit each other.
+struct CheckedUpdate<'a> {
+    action: UpdateAction,
+    found: Found,
+    /// The operands, packed.
+    data: &'a [u8],
+    /// The origin gets the old values.
+    fetches: bool,
+}
+
+enum UpdateAction {
+    Op(&'static Arc<Op>),
+    /// Of one element of this type.
+    CompareAndSwap(ferry_datatype::Basic),
 }
 
 /// Elements in this process's memory, checked.
@@ -103,7 +121,7 @@ impl Server<'_> {
                 self.learn(origin, slot as usize, last, bytes),
             ),
             Record::Lock { exclusive } => {
-                if !self.take(d, origin, Which::Epoch, exclusive) {
+                if !self.take(d, origin, WindowLock::Epoch, exclusive) {
                     return false;
                 }
                 if exclusive {
@@ -118,10 +136,10 @@ impl Server<'_> {
                     return false;
                 }
                 if std::mem::take(&mut origin.exclusive) {
-                    self.release(d, Which::Epoch, true);
+                    self.release(d, WindowLock::Epoch, true);
                 } else if let Some(left) = origin.shared.checked_sub(1) {
                     origin.shared = left;
-                    self.release(d, Which::Epoch, false);
+                    self.release(d, WindowLock::Epoch, false);
                 }
                 self.answers.push(d, Answer::Acknowledged(number));
                 (Refused::Silent, Ok(()))
@@ -260,6 +278,58 @@ impl Server<'_> {
 
     /// An accumulate, or compare and swap. False: it has to wait for the accumulate lock.
     fn update(&mut self, d: &mut Device, origin: &mut Origin, record: Record<'_>) -> Result<bool> {
+        let update = self.checked_update(origin, record)?;
+        let Found { at, count, len, .. } = update.found;
+        if update.fetches && !self.answers.make_room(d, len) {
+            return Err(malformed());
+        }
+        let atomics = self
+            .win
+            .targets
+            .known(self.win.rank())
+            .is_some_and(|own| own.atomics);
+        let elements = (at, count, &*update.found.datatype);
+        let locks = !atomics || Op::needs_lock((at.cast_const(), count, elements.2));
+        if locks && !self.take(d, origin, WindowLock::Accumulate, true) {
+            return Ok(false);
+        }
+        charge(d, elements, false);
+        charge(d, elements, true);
+        let mut result = None;
+        if update.fetches {
+            let out = &mut self.answers.packet;
+            Answer::data_head(out, len);
+            let at = out.len();
+            out.resize(at + len, 0);
+            result = Some(out[at..].as_mut_ptr());
+        }
+        // SAFETY: the elements are in the window and of one type, operands and result as long as
+        // they need, and the lock is taken if it has to be.
+        unsafe {
+            match (update.action, result) {
+                (UpdateAction::Op(op), _) => {
+                    op.accumulate(update.data.as_ptr(), elements, result, atomics);
+                }
+                (UpdateAction::CompareAndSwap(basic), Some(result)) => {
+                    let (compare, new) = update.data.split_at(len);
+                    let exchange = if locks {
+                        ferry_op::compare_exchange_locked
+                    } else {
+                        ferry_op::compare_exchange
+                    };
+                    exchange(basic, compare.as_ptr(), new.as_ptr(), at, result);
+                }
+                (UpdateAction::CompareAndSwap(_), None) => {}
+            }
+        }
+        if locks {
+            self.release(d, WindowLock::Accumulate, true);
+        }
+        Ok(true)
+    }
+
+    /// What a record asks [`Server::update`] for, once elements and operands fit each other.
+    fn checked_update<'a>(&self, origin: &Origin, record: Record<'a>) -> Result<CheckedUpdate<'a>> {
         let (elements, data, fetches, call) = match record {
             Record::Accumulate {
                 elements,
@@ -280,73 +350,30 @@ impl Server<'_> {
             _ => return Err(malformed()),
         };
         let found = self.find(origin, elements, call)?;
-        let op = match record {
-            Record::Accumulate { op, .. } => Some(Op::predefined(op).ok_or_else(malformed)?),
-            _ => None,
-        };
-        let operands = match op {
-            Some(op) if op.predefined_kind() == Some(ferry_op::Predefined::NoOp) => 0,
-            Some(_) => found.len,
-            None => 2 * found.len,
+        let element = element_of(&found.datatype).ok_or_else(malformed)?;
+        let (action, operands) = match record {
+            Record::Accumulate { op, .. } => {
+                let op = Op::predefined(op).ok_or_else(malformed)?;
+                op.check_accumulate(&element)?;
+                let reads = op.predefined_kind() != Some(ferry_op::Predefined::NoOp);
+                (UpdateAction::Op(op), if reads { found.len } else { 0 })
+            }
+            _ => {
+                let basic = found.datatype.basic_kind().filter(|_| found.count == 1);
+                let basic = basic.ok_or_else(malformed)?;
+                ferry_op::check_compare_and_swap(&found.datatype)?;
+                (UpdateAction::CompareAndSwap(basic), 2 * found.len)
+            }
         };
         if data.len() != operands {
             return Err(malformed());
         }
-        if fetches && !self.answers.make_room(d, found.len) {
-            return Err(malformed());
-        }
-        let Some(element) = element_of(&found.datatype) else {
-            return Err(malformed());
-        };
-        let single = found.datatype.basic_kind();
-        match (op, single) {
-            (Some(op), _) => op.check_accumulate(&element)?,
-            (None, Some(_)) if found.count == 1 => {
-                ferry_op::check_compare_and_swap(&found.datatype)?;
-            }
-            (None, _) => return Err(malformed()),
-        }
-        let atomics = self
-            .win
-            .targets
-            .known(self.win.rank())
-            .is_some_and(|own| own.atomics);
-        let elements = (found.at, found.count, &*found.datatype);
-        let locks = !atomics || Op::needs_lock((found.at.cast_const(), elements.1, elements.2));
-        if locks && !self.take(d, origin, Which::Accumulate, true) {
-            return Ok(false);
-        }
-        charge(d, elements, false);
-        charge(d, elements, true);
-        let mut result = None;
-        if fetches {
-            let out = &mut self.answers.packet;
-            Answer::data_head(out, found.len);
-            let at = out.len();
-            out.resize(at + found.len, 0);
-            result = Some(out[at..].as_mut_ptr());
-        }
-        // SAFETY: the elements are in the window and of one type, operands and result as long as
-        // they need, and the lock is taken if it has to be.
-        unsafe {
-            match (op, single, result) {
-                (Some(op), ..) => op.accumulate(data.as_ptr(), elements, result, atomics),
-                (None, Some(basic), Some(result)) => {
-                    let (compare, new) = data.split_at(found.len);
-                    let exchange = if locks {
-                        ferry_op::compare_exchange_locked
-                    } else {
-                        ferry_op::compare_exchange
-                    };
-                    exchange(basic, compare.as_ptr(), new.as_ptr(), found.at, result);
-                }
-                _ => {}
-            }
-        }
-        if locks {
-            self.release(d, Which::Accumulate, true);
-        }
-        Ok(true)
+        Ok(CheckedUpdate {
+            action,
+            found,
+            data,
+            fetches,
+        })
     }
 
     fn pattern(&self, number: u32) -> Pattern {
@@ -434,23 +461,24 @@ impl Server<'_> {
         Ok(())
     }
 
-    fn lock_of(&self, which: Which) -> (&NodeLock, u32) {
+    /// The lock, and who takes it: an epoch belongs to its origin, an accumulate to this process.
+    fn lock_of(&self, lock: WindowLock) -> (&NodeLock, u32) {
         let block = self.win.own_block();
-        match which {
-            Which::Epoch => (&block.lock.0, self.rank),
-            Which::Accumulate => (&block.accumulate.0, self.win.rank()),
+        match lock {
+            WindowLock::Epoch => (&block.lock.0, self.rank),
+            WindowLock::Accumulate => (&block.accumulate.0, self.win.rank()),
         }
     }
 
     /// Takes a lock of this process's window. False: it is not free, and the origin is among those
     /// that are woken when it is. After a millisecond it reserves the next turn, for a while: this
     /// process may not be in MPI when that comes.
-    fn take(&self, d: &mut Device, origin: &mut Origin, which: Which, exclusive: bool) -> bool {
-        let (lock, who) = self.lock_of(which);
+    fn take(&self, d: &mut Device, origin: &mut Origin, kind: WindowLock, exclusive: bool) -> bool {
+        let (lock, who) = self.lock_of(kind);
         // In virtual time a reservation would depend on how long this host takes. Accumulates are
         // over in a microsecond.
         let patience = match origin.waits_for {
-            Some((Which::Epoch, since)) if !d.is_virtual() => {
+            Some((WindowLock::Epoch, since)) if !d.is_virtual() => {
                 Patience::elsewhere_after(since.elapsed())
             }
             _ => Patience::New,
@@ -466,7 +494,7 @@ impl Server<'_> {
             if attempt() {
                 return true;
             }
-            origin.waits_for = Some((which, Instant::now()));
+            origin.waits_for = Some((kind, Instant::now()));
             lock.begin_wait();
         }
         self.win
@@ -484,9 +512,9 @@ impl Server<'_> {
         true
     }
 
-    fn release(&mut self, d: &mut Device, which: Which, exclusive: bool) {
+    fn release(&mut self, d: &mut Device, kind: WindowLock, exclusive: bool) {
         self.released = true;
-        let (lock, _) = self.lock_of(which);
+        let (lock, _) = self.lock_of(kind);
         let somebody_waits = if exclusive {
             lock.release_exclusive()
         } else {
