@@ -181,17 +181,17 @@ ferry_translate::export_ignored_statuses!(6);
 /// that is linked with them starts. They read it where a call of the bindings fails.
 #[repr(C, align(16))]
 #[derive(Debug)]
-pub struct Inside([u64; 32]);
+pub struct OpaqueData([u64; 32]);
 
 /// The number of errors that only Open MPI's inside has: none.
 #[unsafe(no_mangle)]
-pub static ompi_errcode_intern_lastused: Inside = Inside([0; 32]);
+pub static ompi_errcode_intern_lastused: OpaqueData = OpaqueData([0; 32]);
 /// These errors.
 #[unsafe(no_mangle)]
-pub static ompi_errcodes_intern: Inside = Inside([0; 32]);
+pub static ompi_errcodes_intern: OpaqueData = OpaqueData([0; 32]);
 /// Data representations that the bindings have registered.
 #[unsafe(no_mangle)]
-pub static ompi_registered_datareps: Inside = Inside([0; 32]);
+pub static ompi_registered_datareps: OpaqueData = OpaqueData([0; 32]);
 
 /// Open MPI's own function behind MPI_Init_thread. Programs that load an MPI by its name look for
 /// it to tell Open MPI's ABI from MPICH's. `reinit_ok`: it is no error if MPI is initialised.

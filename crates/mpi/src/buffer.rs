@@ -87,13 +87,13 @@ pub fn sink(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Sink {
 }
 
 /// A range of a non-contiguous buffer's packed bytes.
-struct Stretch {
+struct PackedRange {
     whole: Scattered,
     offset: u64,
     len: u64,
 }
 
-impl Layout for Stretch {
+impl Layout for PackedRange {
     unsafe fn pack(&self, offset: u64, out: &mut [u8]) {
         // SAFETY: the caller's promise.
         unsafe { self.whole.pack(self.offset + offset, out) };
@@ -134,7 +134,7 @@ pub fn stretch(
         datatype: datatype.clone(),
     };
     Sink::Layout {
-        view: Box::new(Stretch { whole, offset, len }),
+        view: Box::new(PackedRange { whole, offset, len }),
         cap: len as usize,
     }
 }

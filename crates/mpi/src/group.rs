@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Results of comparing two groups or communicators (MPI 5.0 §7.3.1, §7.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Likeness {
+pub enum Comparison {
     /// The same object, or groups with the same members in the same order.
     Identical,
     /// Communicators with identical groups but another context.
@@ -251,15 +251,15 @@ impl Group {
     }
 
     /// The result of MPI_Group_compare with `other`.
-    pub fn compare(&self, other: &Group) -> Likeness {
+    pub fn compare(&self, other: &Group) -> Comparison {
         if self.size != other.size {
-            Likeness::Unequal
+            Comparison::Unequal
         } else if self.iter().eq(other.iter()) {
-            Likeness::Identical
+            Comparison::Identical
         } else if self.iter().all(|p| other.contains(p)) {
-            Likeness::Similar
+            Comparison::Similar
         } else {
-            Likeness::Unequal
+            Comparison::Unequal
         }
     }
 
@@ -436,9 +436,9 @@ mod tests {
             sa.sort();
             sb.sort();
             let like = match (a == b, sa == sb) {
-                (true, _) => Likeness::Identical,
-                (_, true) => Likeness::Similar,
-                _ => Likeness::Unequal,
+                (true, _) => Comparison::Identical,
+                (_, true) => Comparison::Similar,
+                _ => Comparison::Unequal,
             };
             prop_assert_eq!(ga.compare(&gb), like);
         }

@@ -162,9 +162,9 @@ impl Model {
 }
 
 /// The inbox, as drivers see it.
-struct Up<'a>(&'a mut dyn Inbox);
+struct InboxUpcall<'a>(&'a mut dyn Inbox);
 
-impl Upcall for Up<'_> {
+impl Upcall for InboxUpcall<'_> {
     fn on_message(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
         self.0.on_message(from, message, bytes);
     }
@@ -304,7 +304,7 @@ impl Transport for Model {
     }
 
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
-        let polled = self.driver.poll(&mut self.client, &mut Up(inbox));
+        let polled = self.driver.poll(&mut self.client, &mut InboxUpcall(inbox));
         self.client.end_poll(!matches!(polled, Ok(0)));
         polled.map_err(|e| TransportError::Malformed {
             peer: e.0,

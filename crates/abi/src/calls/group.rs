@@ -1,7 +1,7 @@
 //! Groups (MPI 5.0 §7.3).
 
 use crate::prelude::*;
-use ferry_mpi::group::Likeness;
+use ferry_mpi::group::Comparison;
 use ferry_mpi::process::try_process;
 use std::sync::OnceLock;
 
@@ -16,13 +16,13 @@ pub fn rank_or_undefined(rank: Option<u32>) -> i32 {
     rank.map_or(constants::MPI_UNDEFINED, |r| r as i32)
 }
 
-/// A likeness as C sees it.
-pub fn number_of(likeness: Likeness) -> i32 {
-    match likeness {
-        Likeness::Identical => constants::MPI_IDENT,
-        Likeness::Congruent => constants::MPI_CONGRUENT,
-        Likeness::Similar => constants::MPI_SIMILAR,
-        Likeness::Unequal => constants::MPI_UNEQUAL,
+/// A comparison as C sees it.
+pub fn number_of(comparison: Comparison) -> i32 {
+    match comparison {
+        Comparison::Identical => constants::MPI_IDENT,
+        Comparison::Congruent => constants::MPI_CONGRUENT,
+        Comparison::Similar => constants::MPI_SIMILAR,
+        Comparison::Unequal => constants::MPI_UNEQUAL,
     }
 }
 

@@ -34,7 +34,7 @@ pub struct RankRange {
 
 /// What the cost of a collective transfer depends on, beside the ranks' ranges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Circumstances {
+pub struct CostInputs {
     /// Where the file is.
     pub file_system: FileSystem,
     /// Ranks write.
@@ -50,13 +50,13 @@ pub struct Circumstances {
 ///
 /// It is not worth it if the ranks' ranges do not interleave: then each rank's own access transfers
 /// no byte of another. If they do, its exchange must be cheaper than the calls that it saves.
-pub fn pays_off(ranges: &[RankRange], circumstances: Circumstances) -> bool {
-    let Circumstances {
+pub fn pays_off(ranges: &[RankRange], inputs: CostInputs) -> bool {
+    let CostInputs {
         file_system,
         writes,
         aggregators,
         own_cores,
-    } = circumstances;
+    } = inputs;
     let mut ranges: Vec<RankRange> = ranges
         .iter()
         .filter(|range| range.start < range.end && range.bytes > 0)
@@ -98,7 +98,7 @@ mod tests {
         (0..ranks).map(of_rank).collect()
     }
 
-    const TWO_WRITERS: Circumstances = Circumstances {
+    const TWO_WRITERS: CostInputs = CostInputs {
         file_system: FileSystem::Tmpfs,
         writes: true,
         aggregators: 2,
@@ -108,12 +108,12 @@ mod tests {
     #[test]
     fn small_interleaved_runs_are_worth_it() {
         for (writes, own_cores) in [(false, false), (false, true), (true, false), (true, true)] {
-            let circumstances = Circumstances {
+            let inputs = CostInputs {
                 writes,
                 own_cores,
                 ..TWO_WRITERS
             };
-            let worth = |list: &[RankRange]| pays_off(list, circumstances);
+            let worth = |list: &[RankRange]| pays_off(list, inputs);
             assert!(worth(&ranges(8, 1000, 64)));
             assert!(!worth(&ranges(8, 100, 1 << 20)));
             assert!(!worth(&ranges(1, 1000, 64)));
@@ -123,18 +123,18 @@ mod tests {
 
     #[test]
     fn pages_are_exchanged_for_writes_where_each_rank_has_a_core() {
-        let worth = |circumstances| pays_off(&ranges(2, 1000, 4096), circumstances);
-        let local = Circumstances {
+        let worth = |inputs| pays_off(&ranges(2, 1000, 4096), inputs);
+        let local = CostInputs {
             file_system: FileSystem::Local,
             ..TWO_WRITERS
         };
         assert!(worth(TWO_WRITERS) && worth(local));
-        let reads = |circumstances| Circumstances {
+        let reads = |inputs| CostInputs {
             writes: false,
-            ..circumstances
+            ..inputs
         };
         assert!(!worth(reads(TWO_WRITERS)) && worth(reads(local)));
-        assert!(!worth(Circumstances {
+        assert!(!worth(CostInputs {
             own_cores: false,
             ..TWO_WRITERS
         }));

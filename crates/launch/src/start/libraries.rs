@@ -10,7 +10,7 @@ use super::other_mpi::{self, OtherMpi};
 use super::{STATUS_NOT_EXECUTABLE, StartError, elf, program};
 
 /// The file of a program, and the other MPI that it will use all the same.
-pub struct Led {
+pub struct ResolvedProgram {
     /// The file.
     pub path: PathBuf,
     /// Another MPI's library that the user allows.
@@ -37,7 +37,7 @@ pub fn lead(
     wdir: Option<&Path>,
     folder: Option<&OsStr>,
     choice: Choice,
-) -> Result<Led, StartError> {
+) -> Result<ResolvedProgram, StartError> {
     if let Some(folder) = folder
         && !choice.own_library_path
     {
@@ -53,7 +53,7 @@ pub fn lead(
     let library_path = value(environment, LIBRARY_PATH);
     let Some(other) = other_mpi::of_program(&file, library_path) else {
         let other_mpi = None;
-        return Ok(Led { path, other_mpi });
+        return Ok(ResolvedProgram { path, other_mpi });
     };
     let is_chosen = choice.own_library_path || choice.allow_other_mpi;
     let stand_ins = match folder {
@@ -65,7 +65,7 @@ pub fn lead(
             preload(environment, stand_in.as_os_str());
         }
         let other_mpi = None;
-        return Ok(Led { path, other_mpi });
+        return Ok(ResolvedProgram { path, other_mpi });
     }
     if !choice.allow_other_mpi {
         return Err(StartError {
@@ -74,7 +74,7 @@ pub fn lead(
         });
     }
     let other_mpi = Some(other);
-    Ok(Led { path, other_mpi })
+    Ok(ResolvedProgram { path, other_mpi })
 }
 
 /// Ferry's libraries for those that a program finds elsewhere, by a DT_RPATH that comes before

@@ -16,7 +16,7 @@ pub use inter::{PeerLeader, intercomm_create};
 use crate::attr::Attributes;
 use crate::device::{ContextId, Describe, Device, ProcId};
 use crate::dynamic::foreign;
-use crate::group::{Likeness, Table};
+use crate::group::{Comparison, Table};
 use crate::pt2pt::BufferPool;
 use crate::topo::Topology;
 use crate::{Errhandler, ErrhandlerSlot, Group, Identity};
@@ -199,19 +199,19 @@ impl Comm {
     }
 
     /// The result of MPI_Comm_compare with `other`.
-    pub fn compare(self: &Arc<Comm>, other: &Arc<Comm>) -> Likeness {
+    pub fn compare(self: &Arc<Comm>, other: &Arc<Comm>) -> Comparison {
         if Arc::ptr_eq(self, other) {
-            return Likeness::Identical;
+            return Comparison::Identical;
         }
         let remote = match (&self.remote, &other.remote) {
-            (None, None) => Likeness::Identical,
+            (None, None) => Comparison::Identical,
             (Some(a), Some(b)) => a.compare(b),
-            _ => Likeness::Unequal,
+            _ => Comparison::Unequal,
         };
         match (self.group.compare(&other.group), remote) {
-            (Likeness::Unequal, _) | (_, Likeness::Unequal) => Likeness::Unequal,
-            (Likeness::Identical, Likeness::Identical) => Likeness::Congruent,
-            _ => Likeness::Similar,
+            (Comparison::Unequal, _) | (_, Comparison::Unequal) => Comparison::Unequal,
+            (Comparison::Identical, Comparison::Identical) => Comparison::Congruent,
+            _ => Comparison::Similar,
         }
     }
 }

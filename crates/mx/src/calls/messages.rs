@@ -237,7 +237,7 @@ pub unsafe extern "C" fn mx_wait(
 }
 
 /// What a call waits for on an endpoint: [`Node::wait_any`] or [`Node::probe`].
-type Look = fn(&mut Node, u64, Match, u32) -> Result<Option<Found>, Error>;
+type WaitFor = fn(&mut Node, u64, Match, u32) -> Result<Option<Found>, Error>;
 
 /// Waits for something that matches, for `timeout` ms of virtual time. `call` is the name for
 /// errors.
@@ -246,7 +246,7 @@ type Look = fn(&mut Node, u64, Match, u32) -> Result<Option<Found>, Error>;
 /// `status` and `result` are null or writable.
 unsafe fn wait_matching(
     call: &str,
-    look: Look,
+    wait_for: WaitFor,
     endpoint: EndpointHandle,
     timeout: u32,
     (bits, mask): (u64, u64),
@@ -254,7 +254,7 @@ unsafe fn wait_matching(
     result: *mut u32,
 ) -> c_int {
     on_node(call, |node| {
-        let found = look(node, from_pointer(endpoint), wanted(bits, mask)?, timeout)?;
+        let found = wait_for(node, from_pointer(endpoint), wanted(bits, mask)?, timeout)?;
         // SAFETY: the program's promise.
         unsafe { put_found(found, status, result) }.map(drop)
     })

@@ -29,9 +29,9 @@ enum Delivery {
 
 /// The peer has written parts that no Ferry writes.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Nonsense;
+pub struct MalformedRecords;
 
-impl Nonsense {
+impl MalformedRecords {
     /// The error, which is this peer's.
     pub fn by(self, peer: ProcId) -> TransportError {
         TransportError::Malformed {
@@ -48,11 +48,11 @@ impl Reassembly {
         message: u8,
         record: &[u8],
         inbox: &mut dyn Inbox,
-    ) -> Result<Reassembly, Nonsense> {
-        let (total, start) = record.split_first_chunk::<8>().ok_or(Nonsense)?;
-        let total = usize::try_from(u64::from_le_bytes(*total)).map_err(|_| Nonsense)?;
+    ) -> Result<Reassembly, MalformedRecords> {
+        let (total, start) = record.split_first_chunk::<8>().ok_or(MalformedRecords)?;
+        let total = usize::try_from(u64::from_le_bytes(*total)).map_err(|_| MalformedRecords)?;
         if total > SPLIT_MAX_BYTES || total <= start.len() {
-            return Err(Nonsense);
+            return Err(MalformedRecords);
         }
         let delivery = match inbox.on_message_start(from, message, start, total) {
             Some(head) if head <= HEAD_MAX_BYTES.min(start.len()) => {
@@ -61,7 +61,7 @@ impl Reassembly {
                 inbox.stream_part(from, message, &start[..head], &start[head..]);
                 Delivery::Parts(kept, head)
             }
-            Some(_) => return Err(Nonsense),
+            Some(_) => return Err(MalformedRecords),
             None => {
                 let mut bytes = Vec::with_capacity(total);
                 bytes.extend_from_slice(start);
@@ -82,7 +82,7 @@ impl Reassembly {
         head: &[u8],
         body: usize,
         inbox: &mut dyn Inbox,
-    ) -> Result<Reassembly, Nonsense> {
+    ) -> Result<Reassembly, MalformedRecords> {
         let total = head.len() + body;
         let mut kept = [0; HEAD_MAX_BYTES];
         kept[..head.len()].copy_from_slice(head);
@@ -91,7 +91,7 @@ impl Reassembly {
         } else {
             match inbox.on_message_start(from, message, head, total) {
                 Some(len) if len <= head.len() => Delivery::Parts(kept, len),
-                Some(_) => return Err(Nonsense),
+                Some(_) => return Err(MalformedRecords),
                 None => {
                     let mut bytes = Vec::with_capacity(total);
                     bytes.extend_from_slice(head);
@@ -114,9 +114,9 @@ impl Reassembly {
         message: u8,
         body: &EarlyBody,
         inbox: &mut dyn Inbox,
-    ) -> Result<bool, Nonsense> {
+    ) -> Result<bool, MalformedRecords> {
         if message != self.message || self.remaining > body.len() {
-            return Err(Nonsense);
+            return Err(MalformedRecords);
         }
         while self.remaining > 0 {
             if let Delivery::Parts(head, len) | Delivery::Fragment(head, len) = &self.delivery {
@@ -159,10 +159,13 @@ impl Reassembly {
         record: &[u8],
         more: bool,
         inbox: &mut dyn Inbox,
-    ) -> Result<bool, Nonsense> {
-        let remaining = self.remaining.checked_sub(record.len()).ok_or(Nonsense)?;
+    ) -> Result<bool, MalformedRecords> {
+        let remaining = self
+            .remaining
+            .checked_sub(record.len())
+            .ok_or(MalformedRecords)?;
         if message != self.message || more == (remaining == 0) || record.is_empty() {
-            return Err(Nonsense);
+            return Err(MalformedRecords);
         }
         self.remaining = remaining;
         match &mut self.delivery {
@@ -200,7 +203,7 @@ pub fn reassemble(
     match whole {
         Ok(true) => *partial = None,
         Ok(false) => {}
-        Err(nonsense) => return Err(nonsense.by(from)),
+        Err(malformed) => return Err(malformed.by(from)),
     }
     Ok(())
 }
@@ -222,7 +225,7 @@ pub fn reassemble_early(
     };
     let whole = begun
         .and_then(|begun| begun.take_early(from, message, body, inbox))
-        .map_err(|nonsense| nonsense.by(from))?;
+        .map_err(|malformed| malformed.by(from))?;
     if whole {
         *partial = None;
     }
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_records_are_refused() {
         let mut seen = Seen::default();
         let mut begins = |record: &[u8]| Reassembly::begin(3, 7, record, &mut seen).is_ok();
         assert!(!begins(b"short"));
@@ -297,7 +300,7 @@ mod tests {
                 .unwrap_or_else(|_| panic!("sound"));
             assert_eq!(
                 long.append(3, message, record, more, &mut seen),
-                Err(Nonsense)
+                Err(MalformedRecords)
             );
         }
     }

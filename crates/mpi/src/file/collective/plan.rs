@@ -6,7 +6,7 @@ use super::extent::{Extent, PlanParameters};
 use crate::Comm;
 use crate::process::process;
 use ferry_io::transfer::Choice;
-use ferry_io::two_phase::{self, Circumstances, Domains, RankRange};
+use ferry_io::two_phase::{self, CostInputs, Domains, RankRange};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -98,13 +98,13 @@ fn pays_off(parameters: &PlanParameters, direction: Direction, extents: &[Extent
         runs: e.runs,
     };
     let ranges: Vec<RankRange> = extents.iter().map(range).collect();
-    let circumstances = Circumstances {
+    let inputs = CostInputs {
         file_system: parameters.file_system,
         writes: direction == Direction::Write,
         aggregators: parameters.aggregators as usize,
         own_cores: parameters.own_cores,
     };
-    two_phase::pays_off(&ranges, circumstances)
+    two_phase::pays_off(&ranges, inputs)
 }
 
 impl File {

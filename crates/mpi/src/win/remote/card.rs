@@ -32,7 +32,7 @@ use std::sync::Arc;
 const RUNS_MAX: usize = 256;
 
 /// Elements in the memory of a target, as the card names them.
-struct There {
+struct CardElements {
     key: SegmentKey,
     /// Of the first byte.
     offset: u64,
@@ -49,7 +49,7 @@ fn there(
     place: &Place<'_>,
     len: usize,
     max: usize,
-) -> Result<Option<There>> {
+) -> Result<Option<CardElements>> {
     let Some(key) = target.key.filter(|_| len <= max) else {
         return Ok(None);
     };
@@ -65,7 +65,7 @@ fn there(
     let Ok(offset) = u64::try_from(offset.wrapping_add(first)) else {
         return Ok(None);
     };
-    let there = There {
+    let there = CardElements {
         key,
         offset,
         blocks,

@@ -9,8 +9,7 @@ use crate::shm::memory::{
     CELL_BYTES, CELLS_AT, CELLS_PER_PAIR, FASTBOX_AT, FASTBOX_BYTES, LINE_BYTES, RECORDS_AT,
     RING_BYTES,
 };
-use crate::shm::reassembly::Reassembly;
-use crate::shm::reassembly::reassemble_early;
+use crate::shm::reassembly::{Reassembly, reassemble, reassemble_early};
 use crate::shm::ring::{RECORD_MAX_BYTES, SPLIT_MAX_BYTES};
 use crate::{Inbox, ProcId};
 use ferry_fuzz::fuzz;

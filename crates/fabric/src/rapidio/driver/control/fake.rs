@@ -30,7 +30,7 @@ impl Host for FakeHost {
 }
 
 /// A message under way.
-struct Flying {
+struct InFlight {
     bytes: Vec<u8>,
     id: SendId,
 }
@@ -59,7 +59,7 @@ struct Node {
 pub struct Fabric {
     nodes: Vec<Node>,
     /// By sender, receiver, mailbox: messages in order.
-    flying: BTreeMap<(Rank, Rank, u8), VecDeque<Flying>>,
+    in_flight: BTreeMap<(Rank, Rank, u8), VecDeque<InFlight>>,
     random: u64,
     limits: LowerLimits,
     sends_max: usize,
@@ -71,7 +71,7 @@ impl Fabric {
     pub fn new(nodes: usize, seed: u64, limits: LowerLimits) -> Arc<Mutex<Fabric>> {
         Arc::new(Mutex::new(Fabric {
             nodes: (0..nodes).map(|_| Node::default()).collect(),
-            flying: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             random: seed | 1,
             limits,
             sends_max: 3,
@@ -88,12 +88,12 @@ impl Fabric {
 
     /// One of the messages under way arrives, or is refused. Returns false if there is none.
     pub fn step(&mut self) -> bool {
-        self.flying.retain(|_, messages| !messages.is_empty());
-        if self.flying.is_empty() {
+        self.in_flight.retain(|_, messages| !messages.is_empty());
+        if self.in_flight.is_empty() {
             return false;
         }
-        let at = self.random(self.flying.len());
-        let Some((&(from, to, mailbox), _)) = self.flying.iter().nth(at) else {
+        let at = self.random(self.in_flight.len());
+        let Some((&(from, to, mailbox), _)) = self.in_flight.iter().nth(at) else {
             return false;
         };
         let node = &mut self.nodes[to as usize];
@@ -102,8 +102,8 @@ impl Fabric {
         if queue.is_none() && node.general >= self.general_max {
             return true; // Refused: it is sent again.
         }
-        let Some(Flying { bytes, id }) = self
-            .flying
+        let Some(InFlight { bytes, id }) = self
+            .in_flight
             .get_mut(&(from, to, mailbox))
             .and_then(VecDeque::pop_front)
         else {
@@ -176,8 +176,8 @@ impl Lower for FakeLower {
             let mut bytes = vec![0; piece.bytes.into()];
             self.memory.read(piece.at, &mut bytes).unwrap();
             let id = if at + 1 == pieces.len() { id } else { 0 };
-            let flying = fabric.flying.entry((self.me, to, mailbox)).or_default();
-            flying.push_back(Flying { bytes, id });
+            let in_flight = fabric.in_flight.entry((self.me, to, mailbox)).or_default();
+            in_flight.push_back(InFlight { bytes, id });
         }
         true
     }
@@ -255,11 +255,11 @@ impl Lower for FakeLower {
         own.deposits.retain(|(at, _)| !places.contains(at));
         // Messages from there are stopped, so that none lands in a queue of another use.
         fabric
-            .flying
+            .in_flight
             .retain(|(from, to, mailbox), _| (*from, *to) != (node, self.me) || *mailbox == 0);
         let me = self.me;
         let dropped = fabric
-            .flying
+            .in_flight
             .extract_if(.., |(from, to, _), _| (*from, *to) == (me, node));
         let dropped: Vec<_> = dropped.flat_map(|(_, messages)| messages).collect();
         let own = &mut fabric.nodes[me as usize];
