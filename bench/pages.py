@@ -146,6 +146,8 @@ def net_report(results, about):
     keys, order = ordered(results), list(results)
     cores = about["cores"]
     about_it = f"""
+What messages and collectives between two hosts take over TCP, with Ferry and with three other MPIs.
+
 Measured on {about["date"]} at commit {about["commit"]} by `bench/run --net`, in interleaved rounds,
 between two hosts that are namespaces of one machine joined by a veth pair, with half of its {cores}
 cores each ({about["processor"]}, {about["system"]}).
@@ -280,6 +282,9 @@ def report(results, trips, about):
         else ""
     )
     about_it = f"""
+What messages, collectives, start-up and memory take within one node, with Ferry and with three
+other MPIs.
+
 Measured on {about["date"]} at commit {about["commit"]} by `make bench`: {about["rounds"]} rounds,
 interleaved, on {cores} cores of {about["processor"]}, {about["system"]}. Peers: {peers}, from PyPI,
 with their own settings.
@@ -294,7 +299,7 @@ Every value: [results.csv](performance/results.csv). How it is measured: the sou
 {about["budget"]} s a figure.
 """
     text = [
-        "# Performance",
+        "# Performance on one node",
         "",
         prose.filled(about_it),
         "",
