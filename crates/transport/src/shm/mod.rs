@@ -593,4 +593,4 @@ impl Drop for Shm {
 }
 
 #[cfg(test)]
-mod mapping;
+mod test_ring;

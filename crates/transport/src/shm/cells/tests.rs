@@ -1,10 +1,10 @@
 use super::*;
-use crate::shm::mapping::Mapping;
+use crate::shm::test_ring::TestRing;
 use std::collections::VecDeque;
 
 /// Both sides of a pair's cells, and the records between them as they would go through the rings.
 struct Two {
-    _memory: [Mapping; 2],
+    _memory: [TestRing; 2],
     sides: [Cells; 2],
     /// On their way to each side: the record, and the byte that fills its body.
     coming: [VecDeque<(Vec<u8>, u8)>; 2],
@@ -12,8 +12,8 @@ struct Two {
 
 impl Two {
     fn new(cells: usize) -> Two {
-        let mut memory = [Mapping::new(), Mapping::new()];
-        let [there, back] = memory.each_mut().map(Mapping::base);
+        let mut memory = [TestRing::new(), TestRing::new()];
+        let [there, back] = memory.each_mut().map(TestRing::base);
         // SAFETY: the memory outlives both sides, of which there is one each.
         let sides = unsafe {
             [

@@ -4,7 +4,7 @@
 use super::*;
 use crate::shm::cells::CELL_BODY_MAX_BYTES;
 use crate::shm::early::EarlyBody;
-use crate::shm::mapping::Mapping;
+use crate::shm::test_ring::TestRing;
 use crate::shm::memory::{
     CELL_BYTES, CELLS_AT, CELLS_PER_PAIR, FASTBOX_AT, FASTBOX_BYTES, LINE_BYTES, RECORDS_AT,
     RING_BYTES,
@@ -181,7 +181,7 @@ fn fuzz_shared_memory() {
         ]
         .concat(),
     ];
-    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+    let (mut there, mut back) = (TestRing::new(), TestRing::new());
     fuzz("shared memory", &seeds, |input| {
         there.clear();
         back.clear();
@@ -333,7 +333,7 @@ fn fuzz_shared_memory() {
 }
 
 /// Both sides of a pair over two rings' memory.
-fn sides(there: &mut Mapping, back: &mut Mapping) -> (Pair, Pair) {
+fn sides(there: &mut TestRing, back: &mut TestRing) -> (Pair, Pair) {
     let (out, into) = (there.base(), back.base());
     // SAFETY: the caller's mappings outlive the pairs; each is one side.
     unsafe {
@@ -374,7 +374,7 @@ fn read(pair: &mut Pair) -> Option<(u8, bool)> {
 /// While both sides send long messages, theirs go in cells, and wait where there is none.
 #[test]
 fn long_messages_of_both_sides_wait_for_cells() {
-    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+    let (mut there, mut back) = (TestRing::new(), TestRing::new());
     let (mut lower, mut upper) = sides(&mut there, &mut back);
     let short = |out: &mut [u8]| out.fill(1);
     // The first goes in the fastbox, the second in the ring.
@@ -406,7 +406,7 @@ fn long_messages_of_both_sides_wait_for_cells() {
 /// After as many messages as a program may have in flight it counts as one that sends one way.
 #[test]
 fn one_way_goes_by_the_ring_again() {
-    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+    let (mut there, mut back) = (TestRing::new(), TestRing::new());
     let (mut lower, mut upper) = sides(&mut there, &mut back);
     let short = |out: &mut [u8]| out.fill(1);
     assert!(upper.send_in_cell(1, b"head", EXCHANGE_MIN_BYTES, short));
@@ -427,7 +427,7 @@ fn one_way_goes_by_the_ring_again() {
 /// in turns do not, and few of them end an exchange.
 #[test]
 fn messages_that_were_sent_before_either_was_read_cross() {
-    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+    let (mut there, mut back) = (TestRing::new(), TestRing::new());
     let (mut lower, mut upper) = sides(&mut there, &mut back);
     let len = CROSSED_MIN_BYTES + 1;
     let full = |out: &mut [u8]| out.fill(7);
@@ -484,7 +484,7 @@ fn messages_that_were_sent_before_either_was_read_cross() {
 /// Where much waits to be read it is a stream, which goes by the ring.
 #[test]
 fn a_stream_of_both_sides_goes_by_the_ring() {
-    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+    let (mut there, mut back) = (TestRing::new(), TestRing::new());
     let (mut lower, mut upper) = sides(&mut there, &mut back);
     let body = vec![5; CROSSED_MIN_BYTES + 1];
     assert!(lower.send_in_cell(1, b"head", body.len(), |out| out.fill(7)));
@@ -507,7 +507,7 @@ fn a_stream_of_both_sides_goes_by_the_ring() {
 /// A writer that pauses in a body: what is there is read, and the rest by a later poll.
 #[test]
 fn an_early_record_is_read_as_far_as_it_is_written() {
-    let (mut there, mut back) = (Mapping::new(), Mapping::new());
+    let (mut there, mut back) = (TestRing::new(), TestRing::new());
     let (mut lower, mut upper) = sides(&mut there, &mut back);
     let len = 3 * EARLY_RUN_BYTES + 5;
     let (mut inbox, mut partial) = (Counting::default(), None);

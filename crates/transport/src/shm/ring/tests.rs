@@ -1,11 +1,11 @@
 use super::*;
-use crate::shm::mapping::Mapping;
+use crate::shm::test_ring::TestRing;
 use crate::shm::memory::RECORDS_AT;
 use proptest::prelude::*;
 
 /// A ring with both ends.
 struct Ring {
-    memory: Mapping,
+    memory: TestRing,
     writer: Writer,
     reader: Reader,
     written: usize,
@@ -18,7 +18,7 @@ impl Ring {
     }
 
     fn with_laps(short: bool) -> Ring {
-        let mut memory = Mapping::new();
+        let mut memory = TestRing::new();
         let base: Base = memory.base();
         // SAFETY: the memory is zeroed and outlives the ends, of which there is one each.
         let (mut writer, mut reader) = unsafe { (Writer::new(base), Reader::new(base)) };

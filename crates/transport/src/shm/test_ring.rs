@@ -1,4 +1,4 @@
-//! Memory of a ring for tests.
+//! The memory of a ring, in this process alone, for tests.
 
 use super::memory::RING_BYTES;
 
@@ -7,11 +7,11 @@ use super::memory::RING_BYTES;
 struct Page([u8; 4096]);
 
 /// A ring's memory, page aligned, zeroed.
-pub struct Mapping(Vec<Page>);
+pub struct TestRing(Vec<Page>);
 
-impl Mapping {
-    pub fn new() -> Mapping {
-        Mapping(vec![Page([0; 4096]); RING_BYTES.div_ceil(4096)])
+impl TestRing {
+    pub fn new() -> TestRing {
+        TestRing(vec![Page([0; 4096]); RING_BYTES.div_ceil(4096)])
     }
 
     /// Zeroes it again.
