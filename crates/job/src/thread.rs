@@ -1,4 +1,4 @@
-//! Ferry's own threads in a program's process.
+//! Ferry's own threads in a program's process: how they are named and started, signals blocked.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};

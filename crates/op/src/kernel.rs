@@ -97,10 +97,14 @@ pub(crate) fn no_op() -> Kernel {
 // Integers wrap, as in C on these processors. A reduction must not end the program.
 macro_rules! integers {
     ($($t:ty)*) => { $(
-        impl Rule<$t> for Sum { #[inline(always)] fn combine(a: $t, b: $t) -> $t { a
-            .wrapping_add(b) } }
-        impl Rule<$t> for Prod { #[inline(always)] fn combine(a: $t, b: $t) -> $t { a
-            .wrapping_mul(b) } }
+        impl Rule<$t> for Sum {
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { a.wrapping_add(b) }
+        }
+        impl Rule<$t> for Prod {
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { a.wrapping_mul(b) }
+        }
         impl Rule<$t> for Min {
             const IS_SELECTION: bool = size_of::<$t>() == 8;
             #[inline(always)]
@@ -114,12 +118,18 @@ macro_rules! integers {
         impl Rule<$t> for BitAnd { #[inline(always)] fn combine(a: $t, b: $t) -> $t { a & b } }
         impl Rule<$t> for BitOr { #[inline(always)] fn combine(a: $t, b: $t) -> $t { a | b } }
         impl Rule<$t> for BitXor { #[inline(always)] fn combine(a: $t, b: $t) -> $t { a ^ b } }
-        impl Rule<$t> for And { #[inline(always)] fn combine(a: $t,
-            b: $t) -> $t { ((a != 0) & (b != 0)).into() } }
-        impl Rule<$t> for Or { #[inline(always)] fn combine(a: $t, b: $t) -> $t { ((a != 0) |
-            (b != 0)).into() } }
-        impl Rule<$t> for Xor { #[inline(always)] fn combine(a: $t,
-            b: $t) -> $t { ((a != 0) ^ (b != 0)).into() } }
+        impl Rule<$t> for And {
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { ((a != 0) & (b != 0)).into() }
+        }
+        impl Rule<$t> for Or {
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { ((a != 0) | (b != 0)).into() }
+        }
+        impl Rule<$t> for Xor {
+            #[inline(always)]
+            fn combine(a: $t, b: $t) -> $t { ((a != 0) ^ (b != 0)).into() }
+        }
     )* };
 }
 integers!(i8 u8 i16 u16 i32 u32 i64 u64 i128);

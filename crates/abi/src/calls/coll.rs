@@ -19,24 +19,25 @@ use ferry_mpi::coll::{
 
 /// The form of a collective call.
 enum Form {
-    /// MPI_X.
-    Now,
-    /// MPI_IX.
-    Start(Out<Handle>),
-    /// MPI_X_init.
-    Init(Out<Handle>),
+    /// Blocking, such as MPI_Bcast.
+    Blocking,
+    /// Non-blocking, such as MPI_Ibcast.
+    Nonblocking(Out<Handle>),
+    /// Persistent, such as MPI_Bcast_init.
+    Persistent(Out<Handle>),
 }
 
+/// Executes a call of this form.
 fn carry_out(call: &Call<'_>, form: Form) -> Result<()> {
     match form {
         // SAFETY: the program passes buffers that are as it says.
-        Form::Now => unsafe { call.run() },
-        Form::Start(request) => {
+        Form::Blocking => unsafe { call.run() },
+        Form::Nonblocking(request) => {
             // SAFETY: and it leaves them alone until completion.
             request.set(handle::insert(unsafe { call.start() }));
             Ok(())
         }
-        Form::Init(request) => {
+        Form::Persistent(request) => {
             // SAFETY: and it leaves them alone between each start and completion.
             request.set(handle::insert(unsafe { call.init() }));
             Ok(())
@@ -44,20 +45,23 @@ fn carry_out(call: &Call<'_>, form: Form) -> Result<()> {
     }
 }
 
+/// The three forms of each collective: their names, their parameters, and the function that gets
+/// these and the form.
 macro_rules! forms {
-    ($($now:ident $start:ident $init:ident($($arg:ident: $kind:ty),*) $body:ident;)*) => {$(
+    ($($blocking:ident $nonblocking:ident $persistent:ident($($arg:ident: $kind:ty),*)
+        $body:ident;)*) => {$(
         #[allow(clippy::too_many_arguments)]
-        pub fn $now($($arg: $kind),*) -> Result<()> {
-            $body($($arg,)* Form::Now)
+        pub fn $blocking($($arg: $kind),*) -> Result<()> {
+            $body($($arg,)* Form::Blocking)
         }
         #[allow(clippy::too_many_arguments)]
-        pub fn $start($($arg: $kind,)* request: Out<Handle>) -> Result<()> {
-            $body($($arg,)* Form::Start(request))
+        pub fn $nonblocking($($arg: $kind,)* request: Out<Handle>) -> Result<()> {
+            $body($($arg,)* Form::Nonblocking(request))
         }
         #[allow(clippy::too_many_arguments)]
-        pub fn $init($($arg: $kind,)* _info: Option<&'static Arc<Info>>,
+        pub fn $persistent($($arg: $kind,)* _info: Option<&'static Arc<Info>>,
             request: Out<Handle>) -> Result<()> {
-            $body($($arg,)* Form::Init(request))
+            $body($($arg,)* Form::Persistent(request))
         }
     )*};
 }

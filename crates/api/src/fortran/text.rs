@@ -1,4 +1,4 @@
-//! Lines of Fortran and C.
+//! Writes statements of Fortran and C in lines that are not too long.
 
 /// Longest line of free form that this text has. The language allows 132.
 const FREE_FORM_COLUMNS: usize = 96;

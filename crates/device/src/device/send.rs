@@ -1,4 +1,4 @@
-//! Sends.
+//! Starting a send, and which path it takes: short eager, eager, withdrawable or rendezvous.
 
 use crate::base::buffer::Source;
 use crate::base::counters::COUNTERS;

@@ -1,4 +1,4 @@
-//! What one rank has in a window.
+//! Portions: what one rank has in a collective transfer, and in a window of it as pieces.
 
 use super::RankRange;
 use crate::view::{Run, Runs, View};

@@ -1,4 +1,4 @@
-//! Where in the program a call stands.
+//! Where in the program a call stands: the return addresses on its stack that identify a site.
 
 use super::FRAMES_PER_SITE;
 use std::collections::HashMap;

@@ -4,13 +4,13 @@
 use super::*;
 use crate::shm::cells::CELL_BODY_MAX_BYTES;
 use crate::shm::early::EarlyBody;
-use crate::shm::test_ring::TestRing;
 use crate::shm::memory::{
     CELL_BYTES, CELLS_AT, CELLS_PER_PAIR, FASTBOX_AT, FASTBOX_BYTES, LINE_BYTES, RECORDS_AT,
     RING_BYTES,
 };
 use crate::shm::reassembly::{Reassembly, reassemble, reassemble_early};
 use crate::shm::ring::{RECORD_MAX_BYTES, SPLIT_MAX_BYTES};
+use crate::shm::test_ring::TestRing;
 use crate::{Inbox, ProcId};
 use ferry_fuzz::fuzz;
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::shm::test_ring::TestRing;
 use crate::shm::memory::RECORDS_AT;
+use crate::shm::test_ring::TestRing;
 use proptest::prelude::*;
 
 /// A ring with both ends.

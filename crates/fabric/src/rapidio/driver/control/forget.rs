@@ -1,4 +1,4 @@
-//! A node that is lost.
+//! What the control level does with the transfers of a node that is lost: all of them end.
 
 use super::ControlLevel;
 use crate::kernel::Rank;

@@ -1,4 +1,4 @@
-//! Looking at the card, and waiting for it.
+//! The progress of the MX level: polling the card, and blocking calls that wait for it.
 
 use super::{Endpoint, Match, Mx, Request, Status};
 use crate::driver::Malformed;
