@@ -25,15 +25,15 @@ use crate::{
 use std::sync::atomic::AtomicU32;
 
 /// Route to a process that has not been looked up yet.
-const UNKNOWN: u8 = 0;
+const ROUTE_UNKNOWN: u8 = 0;
 /// Route by shared memory, which is called directly, not as a trait object.
-const SHM: u8 = 1;
+const ROUTE_SHM: u8 = 1;
 /// Route of a process to itself.
-const ITSELF: u8 = 2;
+const ROUTE_SELF: u8 = 2;
 /// Route by the first of the other transports. The next one is one more.
-const OTHERS: u8 = 3;
+const ROUTE_OTHERS: u8 = 3;
 /// Route by the first segment that processes of several jobs share. The next one is one more.
-const SHARED: u8 = 128;
+const ROUTE_SHARED: u8 = 128;
 
 /// All transports of this process. The first that reaches a peer carries its messages.
 pub struct Transports {
@@ -72,7 +72,7 @@ impl Transports {
     #[inline]
     fn route(&mut self, peer: ProcId) -> Result<u8, TransportError> {
         match self.routes.get(peer as usize) {
-            Some(&route) if route != UNKNOWN => Ok(route),
+            Some(&route) if route != ROUTE_UNKNOWN => Ok(route),
             _ => self.look_up_route(peer),
         }
     }
@@ -82,14 +82,14 @@ impl Transports {
         let mut found = None;
         for &name in &self.order {
             let route = match name {
-                "self" => (peer == self.me).then_some(ITSELF),
+                "self" => (peer == self.me).then_some(ROUTE_SELF),
                 "shm" => {
                     let reached = self.shm.as_ref().is_some_and(|s| s.reaches(peer));
-                    reached.then_some(SHM)
+                    reached.then_some(ROUTE_SHM)
                 }
                 _ => {
                     let transport = self.others.iter().position(|w| w.reaches(peer));
-                    transport.map(|n| OTHERS + n as u8)
+                    transport.map(|n| ROUTE_OTHERS + n as u8)
                 }
             };
             found = found.or(route);
@@ -101,7 +101,7 @@ impl Transports {
             }
             // A process of another job.
             (Some(route), None) => {
-                self.routes.resize(peer as usize + 1, UNKNOWN);
+                self.routes.resize(peer as usize + 1, ROUTE_UNKNOWN);
                 self.routes[peer as usize] = route;
                 Ok(route)
             }
@@ -113,9 +113,9 @@ impl Transports {
     #[inline]
     pub fn index_for(&mut self, peer: ProcId) -> usize {
         match self.route(peer) {
-            Ok(SHM | SHARED..) => SHM_INDEX,
-            Ok(n @ OTHERS..) => {
-                let transport = &self.others[usize::from(n - OTHERS)];
+            Ok(ROUTE_SHM | ROUTE_SHARED..) => SHM_INDEX,
+            Ok(n @ ROUTE_OTHERS..) => {
+                let transport = &self.others[usize::from(n - ROUTE_OTHERS)];
                 let index = transport.name_index_for(peer);
                 index.unwrap_or_else(|| index_of(transport.name()))
             }
@@ -127,13 +127,13 @@ impl Transports {
     fn transport(&mut self, peer: ProcId) -> Result<&mut dyn Transport, TransportError> {
         let route = self.route(peer)?;
         let found: Option<&mut dyn Transport> = match route {
-            ITSELF => Some(&mut self.itself),
-            SHM => self.shm.as_mut().map(|shm| shm as _),
-            SHARED.. => match self.shared.get_mut(usize::from(route - SHARED)) {
+            ROUTE_SELF => Some(&mut self.itself),
+            ROUTE_SHM => self.shm.as_mut().map(|shm| shm as _),
+            ROUTE_SHARED.. => match self.shared.get_mut(usize::from(route - ROUTE_SHARED)) {
                 Some(Some(shm)) => Some(shm),
                 _ => None,
             },
-            n => match self.others.get_mut(usize::from(n - OTHERS)) {
+            n => match self.others.get_mut(usize::from(n - ROUTE_OTHERS)) {
                 Some(transport) => Some(transport.as_mut()),
                 None => None,
             },
@@ -148,9 +148,9 @@ impl Transports {
     #[inline]
     pub fn features(&mut self, peer: ProcId) -> Result<Features, TransportError> {
         match (self.route(peer)?, &self.shm) {
-            (SHM, Some(shm)) => Ok(shm.features(peer)),
+            (ROUTE_SHM, Some(shm)) => Ok(shm.features(peer)),
             // Boards are for processes of one job.
-            (SHARED.., _) => Ok(Features {
+            (ROUTE_SHARED.., _) => Ok(Features {
                 same_node: false,
                 ..self.transport(peer)?.features(peer)
             }),
@@ -168,7 +168,7 @@ impl Transports {
         body: Body<'_>,
     ) -> Result<Answer, TransportError> {
         match (self.route(to)?, &mut self.shm) {
-            (SHM, Some(shm)) => shm.send(to, message, head, body),
+            (ROUTE_SHM, Some(shm)) => shm.send(to, message, head, body),
             _ => self.transport(to)?.send(to, message, head, body),
         }
     }

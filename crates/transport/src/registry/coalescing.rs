@@ -1,6 +1,6 @@
 //! Coalescing of eager messages, on the transports that do it.
 
-use super::{SHM, Transports};
+use super::{ROUTE_SHM, Transports};
 use crate::{Answer, Body, ProcId, Transport, TransportError};
 
 impl Transports {
@@ -14,7 +14,7 @@ impl Transports {
         body: Body<'_>,
     ) -> Result<Answer, TransportError> {
         match (self.route(to)?, &mut self.shm) {
-            (SHM, Some(shm)) => shm.send(to, message, head, body),
+            (ROUTE_SHM, Some(shm)) => shm.send(to, message, head, body),
             _ => self.transport(to)?.send_eager(to, message, head, body),
         }
     }

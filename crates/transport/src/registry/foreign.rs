@@ -1,6 +1,6 @@
 //! Processes of other jobs: their connections, made beside the job's own transports.
 
-use super::{SHARED, SHM, Transports, UNKNOWN};
+use super::{ROUTE_SHARED, ROUTE_SHM, ROUTE_UNKNOWN, Transports};
 use crate::connected::ConnTransport;
 use crate::shm::Shm;
 use crate::tcp::{self, Tcp};
@@ -108,12 +108,12 @@ impl Transports {
     /// shared with them.
     pub fn reach_by(&mut self, segment: &SharedSegment, processes: &[ProcId]) {
         // Beyond, processes are reached by connections.
-        let Ok(slot) = u8::try_from(segment.0 + usize::from(SHARED)) else {
+        let Ok(slot) = u8::try_from(segment.0 + usize::from(ROUTE_SHARED)) else {
             return;
         };
         for &process in processes {
             if self.routes.len() <= process as usize {
-                self.routes.resize(process as usize + 1, UNKNOWN);
+                self.routes.resize(process as usize + 1, ROUTE_UNKNOWN);
             }
             self.routes[process as usize] = slot;
         }
@@ -122,8 +122,11 @@ impl Transports {
     /// The shared memory that leads to `peer`.
     pub(super) fn shm_to(&mut self, peer: ProcId) -> Option<&mut Shm> {
         match self.route(peer) {
-            Ok(SHM) => self.shm.as_mut(),
-            Ok(route @ SHARED..) => self.shared.get_mut(usize::from(route - SHARED))?.as_mut(),
+            Ok(ROUTE_SHM) => self.shm.as_mut(),
+            Ok(route @ ROUTE_SHARED..) => self
+                .shared
+                .get_mut(usize::from(route - ROUTE_SHARED))?
+                .as_mut(),
             _ => None,
         }
     }
@@ -131,7 +134,7 @@ impl Transports {
     /// Forgets the way to a process of another job.
     pub fn forget_route(&mut self, process: ProcId) {
         if let Some(route) = self.routes.get_mut(process as usize) {
-            *route = UNKNOWN;
+            *route = ROUTE_UNKNOWN;
         }
         for slot in &mut self.shared {
             if let Some(shm) = slot

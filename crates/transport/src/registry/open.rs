@@ -1,6 +1,6 @@
 //! Which transports a process opens, in which order.
 
-use super::{Transports, UNKNOWN};
+use super::{ROUTE_UNKNOWN, Transports};
 use crate::connected::{self, ConnTransport, Medium};
 use crate::model::{self, Model};
 use crate::self_loop::SelfLoop;
@@ -82,7 +82,7 @@ impl Transports {
             size: rank_info.size,
             others: Vec::new(),
             order: vec!["self"],
-            routes: vec![UNKNOWN; rank_info.size as usize],
+            routes: vec![ROUTE_UNKNOWN; rank_info.size as usize],
             wakeup: &OWN_WAKEUP,
             shared_memory: None,
             is_virtual: false,

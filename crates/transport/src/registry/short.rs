@@ -1,6 +1,6 @@
 //! Short messages to processes of the node: most messages of most programs, by the shortest way.
 
-use super::{SHM, Transports};
+use super::{ROUTE_SHM, Transports};
 use crate::{Answer, ProcId, SHORT_HEAD_BYTES};
 
 impl Transports {
@@ -16,7 +16,7 @@ impl Transports {
         body: &[u8],
     ) -> Answer {
         match (self.routes.get(to as usize), &mut self.shm) {
-            (Some(&SHM), Some(shm)) => shm.send_short(to, message, head, body),
+            (Some(&ROUTE_SHM), Some(shm)) => shm.send_short(to, message, head, body),
             _ => Answer::Full,
         }
     }
