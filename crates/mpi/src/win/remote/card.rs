@@ -17,8 +17,8 @@
 //! [`Device::remote_memory`]: crate::device::Device::remote_memory
 //! [`Offer`]: crate::device::Offer
 
-use super::origin::{await_lock, inline_max};
 use super::pending::{append, lock};
+use super::synchronisation::{await_lock, inline_max};
 use crate::buffer::run;
 use crate::device::{self, Blocks, Device, RemoteError, SegmentKey};
 use crate::pt2pt::Buffer;

@@ -1,13 +1,14 @@
 //! One-sided operations by packets, where memory is not reached directly.
 //!
 //! ```text
-//! packets   the wire format
-//! pending   what is under way to one target
-//! origin    operations become records and messages
-//! card      or go by a modelled card; notifications: which has doorbells
-//! service   the target's side: packets that arrive, when the device makes progress
-//! serve     its requests, record by record
-//! answers   what goes back to one origin
+//! packets          the wire format
+//! pending          what is under way to one target
+//! operations       the origin's puts, gets and accumulates become records and messages
+//! synchronisation  its flushes, locks and completes
+//! card             or they go by a modelled card; notifications: which has doorbells
+//! service          the target's side: packets that arrive, when the device makes progress
+//! serve            its requests, record by record
+//! answers          what goes back to one origin
 //! ```
 //!
 //! Many operations to one target travel as one packet, an active message. More than a few KiB of
@@ -17,19 +18,21 @@
 mod answers;
 mod card;
 mod notifications;
-mod origin;
+mod operations;
 mod packets;
 mod pending;
 mod serve;
 mod service;
+mod synchronisation;
 
 pub(super) use notifications::{NO_SLOT, Slot, free_slot, taken};
-pub(super) use origin::{
-    accumulate, await_locks, complete, flush, flush_all, flush_local, flush_local_all, lock_target,
-    transfer, unlock, unlock_all,
-};
+pub(super) use operations::{accumulate, transfer};
 pub(super) use pending::Pending;
 pub(super) use service::{State, post, register, take_post, unregister};
+pub(super) use synchronisation::{
+    await_locks, complete, flush, flush_all, flush_local, flush_local_all, lock_target, unlock,
+    unlock_all,
+};
 
 use crate::Op;
 use std::sync::Arc;
