@@ -299,6 +299,15 @@ impl Transports {
         }
     }
 
+    /// Returns whether the hardware on the way to `peer` must be told where a large message goes
+    /// before it is asked for ([`crate::RendezvousOffload`]).
+    pub fn offloads_rendezvous(&mut self, peer: ProcId) -> bool {
+        matches!(
+            self.transport(peer).map(|t| t.rendezvous_offload()),
+            Ok(Some(_))
+        )
+    }
+
     /// [`crate::RendezvousOffload::before_rts`] on the transport to `to`.
     pub fn before_rts(&mut self, to: ProcId, len: usize) {
         if let Ok(Some(offload)) = self.transport(to).map(|t| t.rendezvous_offload()) {

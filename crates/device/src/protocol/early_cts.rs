@@ -13,22 +13,13 @@ use crate::base::key::{Key, ProcId};
 use crate::base::message::{Content, MatchedRts, Unexpected};
 use crate::base::request::{Operation, ReqId};
 use crate::protocol::engine::{Engine, Worker};
+use crate::protocol::prepost::{PrepostHistory, peer_max_bytes};
 use crate::queue::outgoing::Outgoing;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// The bit of a number in DATA that no request has.
-const EARLY: u32 = 1 << 31;
-/// Bytes of a peer's messages that are requested early. Messages of 2 MiB gain nothing, those of 4
-/// MiB lose: measured (docs/measured/tcp.md).
-const AHEAD_MAX_BYTES: u64 = 1024 * 1024;
-/// Maximum of the bytes that are requested early from all peers together. A choice.
-const ALL_PEERS_MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// Receives after a late one for which nothing is requested early, doubled with each late one that
-/// follows, up to [`PAUSE_MAX`]. A choice.
-const PAUSE_MIN: u32 = 4;
-/// The longest such pause. A choice.
-const PAUSE_MAX: u32 = 256;
+pub(super) const EARLY: u32 = 1 << 31;
 /// Unexpected messages that are looked at for some to request. A choice.
 const LOOK_MAX: usize = 64;
 
@@ -46,21 +37,30 @@ struct Message {
     receive: Option<ReqId>,
 }
 
-/// How often the receives of a peer's messages were late.
-#[derive(Default)]
-struct Pause {
-    /// Receives for which nothing is requested early, after the next late one.
-    next: u32,
-    /// Those that are left of the present pause.
-    left: u32,
+/// What is known of a peer.
+struct Peer {
+    history: PrepostHistory,
+    /// Bytes of its messages that were requested early and whose receives are not posted.
+    ahead: u64,
+}
+
+impl Default for Peer {
+    fn default() -> Peer {
+        Peer {
+            history: PrepostHistory::of_early_cts(),
+            ahead: 0,
+        }
+    }
 }
 
 /// The messages that were requested early, until they are complete and received.
 #[derive(Default)]
 pub(crate) struct EarlyCts {
     messages: HashMap<u32, Message>,
+    /// The numbers of those whose receives are not posted, by sender and its request.
+    numbers: HashMap<(ProcId, u32), u32>,
     next_number: u32,
-    pauses: HashMap<ProcId, Pause>,
+    peers: HashMap<ProcId, Peer>,
 }
 
 /// The number of an early CTS in the head of DATA.
@@ -85,55 +85,86 @@ impl EarlyCts {
         message.is_none_or(|m| m.receive.is_some())
     }
 
-    fn find(&self, from: ProcId, request: u32) -> Option<u32> {
-        let mut all = self.messages.iter();
-        all.find_map(|(&n, m)| (m.from == from && m.request == request).then_some(n))
+    /// May messages of `from` be requested early now? Returns how many bytes of them: `most`
+    /// together with those that were requested before, if these are no more than half of it.
+    fn allowance(&mut self, from: ProcId, most: u64) -> Option<u64> {
+        let Peer { history, ahead } = self.peers.entry(from).or_default();
+        if *ahead > most / 2 {
+            return None;
+        }
+        let allowed = history.allows();
+        history.record(true);
+        allowed.then(|| most.saturating_sub(*ahead))
     }
 
-    /// A receive has matched a message of `from`. `late`: its bytes had to be buffered.
-    fn record(&mut self, from: ProcId, late: bool) {
-        if late {
-            let pause = self.pauses.entry(from).or_default();
-            pause.next = (pause.next * 2).clamp(PAUSE_MIN, PAUSE_MAX);
-            pause.left = pause.next;
-        } else if let Some(pause) = self.pauses.get_mut(&from) {
-            pause.next /= 2;
-        }
+    /// A message of `len` bytes is requested. Returns its number.
+    fn insert(&mut self, from: ProcId, request: u32, len: u64) -> u32 {
+        let number = self.next_number | EARLY;
+        self.next_number = (self.next_number + 1) & !EARLY;
+        self.numbers.insert((from, request), number);
+        self.peers.entry(from).or_default().ahead += len;
+        let message = Message {
+            from,
+            request,
+            len,
+            bytes: Vec::new(),
+            received: 0,
+            receive: None,
+        };
+        self.messages.insert(number, message);
+        number
     }
 
-    /// Does the present receive of a message of `from` belong to a pause?
-    fn pauses(&mut self, from: ProcId) -> bool {
-        match self.pauses.get_mut(&from) {
-            Some(pause) if pause.left > 0 => {
-                pause.left -= 1;
-                true
-            }
-            _ => false,
+    /// A receive has matched an RTS. Returns the number of the message, if it was requested early.
+    fn adopt(&mut self, rts: &MatchedRts) -> Option<u32> {
+        let sender = (rts.from, rts.request);
+        let number = *self.numbers.get(&sender)?;
+        let message = self.messages.get_mut(&number)?;
+        // Another message, of a peer that uses a request twice.
+        if message.len != rts.len {
+            return None;
         }
+        self.numbers.remove(&sender);
+        message.receive = Some(rts.req);
+        let peer = self.peers.entry(rts.from).or_default();
+        peer.ahead = peer.ahead.saturating_sub(message.len);
+        // Only the first bytes, which come with the message before, have no room for the rest.
+        if message.bytes.len() as u64 == message.len {
+            peer.history.miss();
+        } else {
+            peer.history.count_sent();
+        }
+        Some(number)
     }
 
     /// Nothing more comes from `peer`. Messages that are complete stay.
     pub fn forget(&mut self, peer: ProcId) {
-        self.pauses.remove(&peer);
-        self.messages
-            .retain(|_, m| m.from != peer || m.receive.is_none() && m.received as u64 == m.len);
+        self.peers.remove(&peer);
+        let numbers = &mut self.numbers;
+        self.messages.retain(|_, m| {
+            let stays = m.from != peer || m.receive.is_none() && m.received as u64 == m.len;
+            if !stays {
+                numbers.remove(&(m.from, m.request));
+            }
+            stays
+        });
     }
 }
 
 impl Worker {
     /// Who has announced this unexpected message, if others of that process may be requested early.
-    /// Not on a modelled machine: its card gets the bytes of a receive, not those of a number.
+    /// Not where a card is told the receive's memory before the CTS: there is none yet.
     #[inline]
     pub fn allows_early_cts(&mut self, message: &Unexpected) -> Option<ProcId> {
         let announced = matches!(message.content, Content::Rts { address: 0, .. });
         (announced
-            && !self.transports.is_virtual()
             && self.threads.single()
             && !self.engine.deferred.any()
             && self
                 .transports
                 .features(message.from)
-                .is_ok_and(|f| f.stream))
+                .is_ok_and(|f| f.stream)
+            && !self.transports.offloads_rendezvous(message.from))
         .then_some(message.from)
     }
 }
@@ -141,15 +172,10 @@ impl Worker {
 impl Engine {
     /// Requests the next announced messages of `from` with this key.
     pub fn request_early(&mut self, from: ProcId, key: &Key) {
-        let waiting = self.early_cts.messages.values();
-        let mut ahead: u64 = waiting
-            .filter(|m| m.from == from && m.receive.is_none())
-            .map(|m| m.len)
-            .sum();
-        let most = AHEAD_MAX_BYTES.min(ALL_PEERS_MAX_BYTES / u64::from(self.size.max(1)));
-        if ahead > most / 2 || self.early_cts.pauses(from) {
+        let most = peer_max_bytes(self.size);
+        let Some(mut room) = self.early_cts.allowance(from, most) else {
             return;
-        }
+        };
         let mut found = SmallVec::<[(u32, u64); 16]>::new();
         for next in self.matcher.unexpected(key.context).take(LOOK_MAX) {
             let Content::Rts {
@@ -164,30 +190,17 @@ impl Engine {
             if next.key != *key || next.from != from {
                 continue;
             }
-            if self.early_cts.find(from, request).is_some() {
+            if self.early_cts.numbers.contains_key(&(from, request)) {
                 continue;
             }
-            if next.len > most - ahead {
+            if next.len > room {
                 break;
             }
-            ahead += next.len;
+            room -= next.len;
             found.push((request, next.len));
         }
         for (request, len) in found {
-            let number = self.early_cts.next_number;
-            self.early_cts.next_number = (number + 1) & !EARLY;
-            let number = number | EARLY;
-            self.early_cts.messages.insert(
-                number,
-                Message {
-                    from,
-                    request,
-                    len,
-                    bytes: Vec::new(),
-                    received: 0,
-                    receive: None,
-                },
-            );
+            let number = self.early_cts.insert(from, request, len);
             let head = Header::new().u32(request).u32(number);
             self.outbox
                 .push(from, Outgoing::header_only(header::CTS, head));
@@ -197,19 +210,14 @@ impl Engine {
     /// A receive has matched an RTS. If its bytes were requested early, they go to the receive.
     /// Returns false if they were not.
     pub fn adopt_early(&mut self, rts: &MatchedRts) -> bool {
-        let Some(number) = self.early_cts.find(rts.from, rts.request) else {
+        let Some(number) = self.early_cts.adopt(rts) else {
             return false;
         };
         let Some(message) = self.early_cts.messages.get_mut(&number) else {
             return false;
         };
         let (bytes, received) = (std::mem::take(&mut message.bytes), message.received);
-        // Only the first bytes, which come with the message before, have no room for the rest.
-        let late = bytes.len() as u64 == message.len;
-        let complete = received as u64 == message.len;
-        message.receive = Some(rts.req);
-        self.early_cts.record(rts.from, late);
-        if complete {
+        if received as u64 == message.len {
             self.early_cts.messages.remove(&number);
             let envelope = self.requests.envelope(rts.req);
             self.deliver(rts.req, envelope, &bytes);
@@ -288,6 +296,7 @@ mod tests {
     use super::*;
     use crate::base::buffer::Sink;
     use crate::base::key::{ContextId, Pattern, Tags};
+    use crate::protocol::prepost::PEER_MAX_BYTES;
     use ferry_transport::Inbox;
 
     const PEER: ProcId = 3;
@@ -412,14 +421,14 @@ mod tests {
                 announce(engine, header::RTS, 5, len, request);
             }
         };
-        announced(&mut engine, AHEAD_MAX_BYTES / 4 + 1, 9);
+        announced(&mut engine, PEER_MAX_BYTES / 4 + 1, 9);
         receive(&mut engine, &mut room, 5);
         assert_eq!(take_cts(&mut engine).len(), 1 + 3);
         let (mut engine, mut room) = (new_engine(), [0; 1]);
-        announced(&mut engine, AHEAD_MAX_BYTES, 3);
+        announced(&mut engine, PEER_MAX_BYTES, 3);
         receive(&mut engine, &mut room, 5);
         assert_eq!(take_cts(&mut engine).len(), 1 + 1);
-        for (size, len) in [(8, AHEAD_MAX_BYTES + 1), (1 << 20, 65_000)] {
+        for (size, len) in [(8, PEER_MAX_BYTES + 1), (1 << 20, 65_000)] {
             let (mut engine, mut room) = (new_engine(), [0; 1]);
             engine.size = size;
             announced(&mut engine, len, 3);
@@ -462,21 +471,32 @@ mod tests {
     }
 
     #[test]
-    fn late_receives_pause_it() {
-        let mut early = EarlyCts::default();
-        for pause in [PAUSE_MIN, 2 * PAUSE_MIN] {
-            early.record(PEER, true);
-            for _ in 0..pause {
-                assert!(early.pauses(PEER));
-            }
-            assert!(!early.pauses(PEER) && !early.pauses(PEER + 1));
+    fn after_a_late_receive_nothing_is_requested_for_a_while() {
+        let (mut engine, mut room) = (new_engine(), [0; 1]);
+        for request in 0..20 {
+            announce(&mut engine, header::RTS, 5, LEN as u64, request);
         }
-        for _ in 0..10 {
-            early.record(PEER, true);
+        receive(&mut engine, &mut room, 5);
+        let asked = take_cts(&mut engine);
+        assert_eq!(asked.len(), 11, "ten are ahead");
+        for cts in &asked[1..] {
+            deliver(&mut engine, cts.1, &[7; LEN], true);
         }
-        assert_eq!(early.pauses[&PEER].left, PAUSE_MAX);
-        early.forget(PEER);
-        assert!(!early.pauses(PEER));
+        for _ in 1..11 {
+            receive(&mut engine, &mut room, 5);
+            assert_eq!(take_cts(&mut engine), []);
+        }
+        let peer = &engine.early_cts.peers[&PEER];
+        assert!(!peer.history.allows());
+        assert_eq!(peer.ahead, 0);
+        let asked: Vec<usize> = (11..20)
+            .map(|_| {
+                receive(&mut engine, &mut room, 5);
+                take_cts(&mut engine).len()
+            })
+            .collect();
+        assert_eq!(asked, [1; 9], "each when its receive is posted");
+        assert!(!engine.early_cts.any() && engine.early_cts.numbers.is_empty());
     }
 
     #[test]

@@ -4,7 +4,9 @@
 use crate::base::buffer::{Sink, Source};
 use crate::base::header::{self, Header};
 use crate::base::key::{ContextId, Key, Pattern, Tags};
+use crate::base::message::Content;
 use crate::base::request::{Cts, Operation, ReqId};
+use crate::protocol::early_cts::EARLY;
 use crate::protocol::engine::Engine;
 use crate::queue::outgoing::{Outgoing, Payload};
 use ferry_fuzz::fuzz;
@@ -14,6 +16,9 @@ use ferry_transport::Inbox;
 const ROOM: usize = 48;
 const GUARD: usize = 16;
 const PEERS: u32 = 3;
+
+/// A type of message that no peer sends, behind which the harness posts a receive.
+const POSTS_RECEIVE: u8 = 255;
 
 /// An engine with receives posted and sends under way, and the receives' memory.
 struct Scene {
@@ -37,6 +42,7 @@ impl Scene {
             memory: Vec::new(),
             receives: Vec::new(),
         };
+        scene.engine.size = PEERS;
         for (source, tag) in [
             (Some(0), Some(1)),
             (Some(1), None),
@@ -76,7 +82,15 @@ impl Scene {
         });
         match waiting {
             None => self.engine.matcher.post(pattern, req),
-            Some(message) => self.engine.on_matched_unexpected(req, message),
+            Some(message) => {
+                // As Device::receive does.
+                let (key, from) = (message.key, message.from);
+                let announced = matches!(message.content, Content::Rts { address: 0, .. });
+                self.engine.on_matched_unexpected(req, message);
+                if announced {
+                    self.engine.request_early(from, &key);
+                }
+            }
         }
         self.memory.push(memory);
         self.receives.push(req);
@@ -149,6 +163,7 @@ fn seeds() -> Vec<Vec<u8>> {
         let piece = |len| packet(2, header::SPECULATIVE, head, &[3; 40][..len]);
         seeds.push([piece(40), piece(30)].concat());
     }
+    seeds.extend(early_seeds());
     for peer in 0..PEERS as u8 {
         // Requests 5 and 6 and so on are the sends.
         let announced = 5 + 2 * u32::from(peer);
@@ -169,6 +184,42 @@ fn seeds() -> Vec<Vec<u8>> {
     let all = seeds.concat();
     seeds.push(all);
     seeds
+}
+
+/// Announced messages beyond the posted receives, a later receive that requests the last two early,
+/// and the bytes of these before, between and after their receives.
+fn early_seeds() -> Vec<Vec<u8>> {
+    let announce = |request| {
+        let head = Header::new().key(&key(1, 4)).u64(40).u64(0);
+        packet(1, header::RTS, head.u32(request), &[])
+    };
+    let part = |number: u32, bytes: &[u8]| {
+        packet(1, header::DATA, Header::new().u32(EARLY | number), bytes)
+    };
+    // A message that is dropped, behind which the harness posts a receive.
+    let receive = packet(1, POSTS_RECEIVE, Header::new(), &[]);
+    let announced: Vec<u8> = (20..25).flat_map(announce).collect();
+    let start = [announced, receive.clone()].concat();
+    vec![
+        [&start[..], &part(0, &[5; 40]), &receive, &part(1, &[6; 40])].concat(),
+        [
+            &start[..],
+            &receive,
+            &receive,
+            &part(1, &[5; 9]),
+            &part(0, &[6; 40]),
+        ]
+        .concat(),
+        [
+            &start[..],
+            &part(0, &[5; 30]),
+            &receive,
+            &part(0, &[6; 10]),
+            &part(1, &[7; 41]),
+            &receive,
+        ]
+        .concat(),
+    ]
 }
 
 #[test]
@@ -294,7 +345,7 @@ fn fuzz_arrivals() {
                         .queue_cts(rts.req, rts.from, rts.request, None, false);
                 }
             }
-            if message % 16 == 15 {
+            if message % 16 == POSTS_RECEIVE % 16 {
                 // A later receive may take what has arrived meanwhile.
                 let source = (*from < 128).then_some(u32::from(*from) % PEERS);
                 scene.receive(Pattern {
@@ -389,5 +440,101 @@ fn fuzz_messages_taken_as_they_come() {
             scene.check();
         }
         (taken, scene.engine.requests.completed())
+    });
+}
+
+/// Delivers a packet as a connection does, whose bytes of large messages come as a stream: half of
+/// what is left at a time.
+fn deliver(scene: &mut Scene, from: u32, message: u8, bytes: &[u8]) {
+    let head_len = match message {
+        header::DATA => 4,
+        header::ZCOPY_DATA => 8,
+        header::SPECULATIVE => 24,
+        _ => {
+            scene.engine.on_message(from, message, bytes);
+            if message % 16 == POSTS_RECEIVE % 16 {
+                scene.receive(Pattern {
+                    context: ContextId::WORLD,
+                    source: Some(from),
+                    tag: Tags::ANY,
+                });
+            }
+            return;
+        }
+    };
+    let (head, mut body) = bytes.split_at(head_len.min(bytes.len()));
+    while !body.is_empty() {
+        let half = body.len().div_ceil(2);
+        let engine = &mut scene.engine;
+        let _ = engine.stream_is_unexpected(from, message, head);
+        let placed = engine.stream_buffer(from, message, head, half).map(|room| {
+            let n = room.len().min(half);
+            room[..n].copy_from_slice(&body[..n]);
+            n
+        });
+        match placed {
+            Some(n) if n > 0 => {
+                engine.stream_written(from, message, head, n);
+                body = &body[n..];
+            }
+            _ => {
+                engine.stream_part(from, message, head, &body[..half]);
+                body = &body[half..];
+            }
+        }
+    }
+}
+
+/// The packets of an input: sender, message, bytes.
+fn packets(mut input: &[u8]) -> impl Iterator<Item = (u32, u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let [from, message, len, tail @ ..] = input else {
+            return None;
+        };
+        let (bytes, tail) = tail.split_at(usize::from(*len).min(tail.len()));
+        input = tail;
+        Some((u32::from(*from) % PEERS, *message, bytes))
+    })
+}
+
+#[test]
+fn messages_requested_early_reach_their_receives() {
+    for (seed, malformed) in early_seeds().iter().zip([2, 3, 4]) {
+        // What makes no sense posts receives, and once it is a byte too many.
+        let mut scene = Scene::new();
+        for (from, message, bytes) in packets(seed) {
+            deliver(&mut scene, from, message, bytes);
+            scene.check();
+        }
+        assert_eq!(scene.engine.malformed, malformed);
+        let last = scene.receives.len() - 1;
+        let done: Vec<u64> = scene.receives[last - 1..]
+            .iter()
+            .filter_map(|&req| Some(scene.engine.requests.peek(req)?.received))
+            .collect();
+        assert!(done.contains(&40), "{}", seed.escape_ascii());
+    }
+}
+
+#[test]
+fn fuzz_streams_of_a_connection() {
+    fuzz("streams of a connection", &seeds(), |input| {
+        let mut scene = Scene::new();
+        let mut outcome = Vec::new();
+        for (from, message, bytes) in packets(input) {
+            deliver(&mut scene, from, message, bytes);
+            scene.check();
+            outcome.push((
+                message,
+                scene.engine.malformed,
+                scene.engine.requests.completed(),
+                scene.engine.early_cts.any(),
+            ));
+        }
+        for peer in 0..PEERS {
+            scene.engine.early_cts.forget(peer);
+            scene.engine.speculative.forget(peer);
+        }
+        outcome
     });
 }

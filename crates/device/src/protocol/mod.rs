@@ -19,6 +19,7 @@ pub(crate) mod foreign_members;
 mod fuzz;
 mod offer;
 mod offload;
+mod prepost;
 pub(crate) mod rendezvous;
 pub(crate) mod select;
 pub(crate) mod single_copy;

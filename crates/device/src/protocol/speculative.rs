@@ -19,6 +19,7 @@ use crate::base::key::{Key, ProcId};
 use crate::base::message::{Content, Unexpected};
 use crate::base::request::{Cts, Fault, Operation, ReqId, SendMode};
 use crate::protocol::engine::{Engine, Worker};
+use crate::protocol::prepost::{PEER_MAX_BYTES, PrepostHistory, peer_max_bytes};
 use crate::protocol::select::{CLASSES, size_class};
 use crate::queue::outgoing::{Outgoing, Payload};
 use ferry_transport::Features;
@@ -26,50 +27,24 @@ use std::collections::{HashMap, HashSet};
 
 /// Length of the header, bytes: match key and length.
 const HEADER_BYTES: usize = 24;
-/// Maximum length of a speculative message, bytes. A choice: for a longer one the CTS is a small
-/// part of the time.
-const SPECULATIVE_MAX_BYTES: usize = 1024 * 1024;
-/// Maximum of the bytes that a process buffers if every other one sends it a speculative message. A
-/// choice.
-const ALL_PEERS_MAX_BYTES: usize = 64 * 1024 * 1024;
-/// Minimum run of preposted receives before a peer's messages are speculative. Doubled after each
-/// miss, up to [`PREPOST_RUN_MAX`]. A choice.
-const PREPOST_RUN_MIN: u32 = 2;
-/// Maximum of the run of preposted receives that is required after misses. A choice.
-const PREPOST_RUN_MAX: u32 = 256;
-/// After this many speculative messages the required run is halved. A choice.
-const REQUIRED_HALVED_AFTER: u32 = 64;
+/// Maximum length of a speculative message, bytes.
+const SPECULATIVE_MAX_BYTES: usize = PEER_MAX_BYTES as usize;
 /// Speculative messages between two RTS within a node. The RTS has their number, and the receiver
 /// may choose single copy. A choice.
 const RTS_PERIOD: u32 = 32;
 
-/// How often a peer's receives were posted before the messages arrived.
-struct PrepostHistory {
-    /// Preposted receives in a row.
-    run: u32,
-    /// The run that is required before a message is speculative.
-    required: u32,
-    /// Speculative messages since `required` changed.
-    sent: u32,
+/// The history of a peer's messages of a size class.
+#[derive(Default)]
+struct ClassHistory {
+    prepost: PrepostHistory,
     /// Speculative messages since the last RTS.
     since_last_rts: u32,
-}
-
-impl Default for PrepostHistory {
-    fn default() -> PrepostHistory {
-        PrepostHistory {
-            run: 0,
-            required: PREPOST_RUN_MIN,
-            sent: 0,
-            since_last_rts: 0,
-        }
-    }
 }
 
 /// The history of a peer, by size class.
 #[derive(Default)]
 struct PeerHistory {
-    classes: [PrepostHistory; CLASSES],
+    classes: [ClassHistory; CLASSES],
     /// The size class of the last speculative message.
     last_class: usize,
 }
@@ -121,14 +96,13 @@ impl Worker {
         features: Features,
     ) -> bool {
         let len = source.len();
-        let len_max = SPECULATIVE_MAX_BYTES.min(ALL_PEERS_MAX_BYTES / self.size.max(1) as usize);
         matches!(source, Source::Bytes { .. })
             && mode != SendMode::Synchronous
             && (features.batch || features.same_node)
             // Two ranks of a node that exchange messages are faster when they write and read by
             // turns.
             && !(features.same_node && self.engine.requests.pending() > 0)
-            && len <= len_max
+            && len as u64 <= peer_max_bytes(self.size)
             // The progress thread sends large messages while the program computes.
             && !self.threads.progress
             // Zero copy is disabled where it must be possible to move what is left of a message.
@@ -175,7 +149,7 @@ impl Speculative {
         let peer = self.history.get(&to);
         let history = peer.map(|p| &p.classes[size_class(len as u64)]);
         let trusted = history
-            .is_some_and(|h| h.run >= h.required && !(same_node && h.since_last_rts >= RTS_PERIOD));
+            .is_some_and(|h| h.prepost.allows() && !(same_node && h.since_last_rts >= RTS_PERIOD));
         trusted && !self.unanswered.contains(&to)
     }
 
@@ -193,12 +167,8 @@ impl Speculative {
         let peer = self.history.entry(to).or_default();
         peer.last_class = size_class(len as u64);
         let history = &mut peer.classes[peer.last_class];
-        history.sent += 1;
+        history.prepost.count_sent();
         history.since_last_rts += 1;
-        if history.sent >= REQUIRED_HALVED_AFTER {
-            history.sent = 0;
-            history.required = (history.required / 2).max(PREPOST_RUN_MIN);
-        }
         self.unanswered.insert(to);
     }
 
@@ -217,19 +187,13 @@ impl Speculative {
     /// An announced message has matched at `peer`. `preposted`: its receive was posted before.
     pub fn record(&mut self, peer: ProcId, len: u64, preposted: bool) {
         let history = &mut self.history.entry(peer).or_default().classes[size_class(len)];
-        history.run = if preposted {
-            history.run.saturating_add(1)
-        } else {
-            0
-        };
+        history.prepost.record(preposted);
     }
 
     /// UNEXPECTED: the last speculative message to `peer` has found no receive.
     pub fn on_unexpected(&mut self, peer: ProcId) -> Option<()> {
         let peer = self.history.entry(peer).or_default();
-        let history = &mut peer.classes[peer.last_class];
-        let required = (history.required * 2).min(PREPOST_RUN_MAX);
-        (history.run, history.sent, history.required) = (0, 0, required);
+        peer.classes[peer.last_class].prepost.miss();
         Some(())
     }
 
@@ -380,6 +344,7 @@ mod tests {
     use super::*;
     use crate::base::buffer::Sink;
     use crate::base::key::{ContextId, Pattern, Tags};
+    use crate::protocol::prepost::RUN_MIN;
     use ferry_transport::Inbox;
 
     const PEER: ProcId = 3;
@@ -557,7 +522,7 @@ mod tests {
         speculative.heard_from(1);
         assert!(speculative.allows(1, LEN, true));
         speculative.on_unexpected(1);
-        for count in 0..2 * PREPOST_RUN_MIN {
+        for count in 0..2 * RUN_MIN {
             assert!(!speculative.allows(1, LEN, true), "after {count}");
             speculative.record(1, LEN as u64, true);
         }
@@ -570,7 +535,7 @@ mod tests {
     #[test]
     fn within_a_node_each_size_class_sends_an_rts_now_and_then() {
         let (mut speculative, more) = (Speculative::default(), 4 * LEN);
-        for _ in 0..PREPOST_RUN_MIN {
+        for _ in 0..RUN_MIN {
             speculative.record(1, LEN as u64, true);
         }
         assert!(!speculative.allows(1, more, true), "another class");
