@@ -9,7 +9,7 @@
 //! - Only long runs of messages count. The first bytes of a run fill the system's buffers and do
 //!   not count. The trial measures how fast the receiver gets the rest.
 //! - Bytes that arrive meanwhile also count. Of two ranks that exchange much data, each could gain
-//!   by a way that costs the other one more.
+//!   by a way that costs the other one more. So messages that answer each other are one run.
 //! - Messages in short runs are copied. So are all messages before the first trial.
 
 use crate::base::buffer::Source;
@@ -38,7 +38,8 @@ const SLOTS: usize = 10;
 /// After this many slots the trial ends if each slot of the other way took an eighth longer than
 /// the slot before it. A choice.
 const EARLY_END_SLOTS: usize = 4;
-/// A run ends when all bytes are taken and no message is offered for this long. A choice.
+/// A run ends when all bytes are taken and no message is offered for this long, unless large
+/// messages have arrived meanwhile, which this one may answer. A choice.
 const PAUSE: Duration = Duration::from_micros(200);
 /// A run ends when a message waits and no bytes are taken for this long: the receiver is busy
 /// elsewhere. A choice: ranks that share a core have it for a few milliseconds each.
@@ -162,7 +163,7 @@ impl Worker {
                 let choices = self.engine.zero_copy.by_peer.entry(to);
                 let choices = choices.or_insert_with(|| Choice::of_classes(oversubscribed));
                 let choice = &mut choices[size_class(*len)];
-                choice.offered(Instant::now);
+                choice.offered(self.engine.streams.received_bytes(), Instant::now);
                 choice.is_zero_copy()
             }
         };
@@ -226,6 +227,8 @@ struct Trial {
     received_bytes: u64,
     /// When bytes were last taken.
     last: Instant,
+    /// Bytes that had arrived until then.
+    received_bytes_last: u64,
     /// More was offered than was taken then.
     waits: bool,
     times: [Duration; SLOTS],
@@ -257,10 +260,10 @@ impl Choice {
         self.zero_copy != other
     }
 
-    /// A message is offered. `now` reads the clock.
-    fn offered(&mut self, now: impl FnOnce() -> Instant) {
+    /// A message is offered. `received_bytes`: as in [`Transfer`]. `now` reads the clock.
+    fn offered(&mut self, received_bytes: u64, now: impl FnOnce() -> Instant) {
         if let Some(trial) = &mut self.trial {
-            trial.offered(now());
+            trial.offered(received_bytes, now());
         }
     }
 
@@ -327,6 +330,7 @@ impl Trial {
             since: now,
             received_bytes: 0,
             last: now,
+            received_bytes_last: 0,
             waits: false,
             times: [Duration::ZERO; SLOTS],
         }
@@ -345,8 +349,10 @@ impl Trial {
                 .all(|t| t[1] * 8 > t[0] * 9)
     }
 
-    fn offered(&mut self, now: Instant) {
-        if !self.waits && now.duration_since(self.last) > PAUSE {
+    fn offered(&mut self, received_bytes: u64, now: Instant) {
+        let arrived = received_bytes.saturating_sub(self.received_bytes_last);
+        let answers = arrived >= ZERO_COPY_MIN_BYTES as u64;
+        if !self.waits && !answers && now.duration_since(self.last) > PAUSE {
             self.begin_run();
         }
     }
@@ -358,6 +364,7 @@ impl Trial {
             self.begin_run();
         }
         (self.last, self.waits) = (now, transfer.waits);
+        self.received_bytes_last = transfer.received_bytes;
         if self.to_skip > 0 {
             self.to_skip = self.to_skip.saturating_sub(transfer.bytes);
             (self.since, self.received_bytes) = (now, transfer.received_bytes);
@@ -404,7 +411,7 @@ mod tests {
         for i in 0..total >> 20 {
             let zero_copy = choice.is_zero_copy();
             by_reference += u64::from(zero_copy);
-            choice.offered(|| *at);
+            choice.offered(received, || *at);
             *at += Duration::from_micros(micros[usize::from(zero_copy)]);
             received += received_bytes[usize::from(zero_copy)];
             let transfer = Transfer {
@@ -451,6 +458,30 @@ mod tests {
     }
 
     #[test]
+    fn messages_that_answer_each_other_are_a_run() {
+        for (answers, gains) in [(true, true), (false, false)] {
+            let (mut choice, mut at) = (Choice::new(false), Instant::now());
+            let mut received_bytes = 0;
+            for _ in 0..200 {
+                let zero_copy = choice.is_zero_copy();
+                choice.offered(received_bytes, || at);
+                at += Duration::from_micros(if zero_copy { 500 } else { 1000 });
+                let transfer = Transfer {
+                    zero_copy,
+                    bytes: 4 << 20,
+                    waits: false,
+                    oversubscribed: false,
+                    received_bytes,
+                };
+                choice.record(transfer, || at);
+                at += Duration::from_micros(1000);
+                received_bytes += if answers { 4 << 20 } else { 4 };
+            }
+            assert_eq!(choice.is_zero_copy(), gains, "{answers}");
+        }
+    }
+
+    #[test]
     fn the_faster_way_is_found_with_slow_messages() {
         let (mut choice, mut now) = (Choice::new(false), Instant::now());
         send(&mut choice, 512 << 20, 64, [1000, 800], &mut now);
@@ -492,7 +523,7 @@ mod tests {
         // Each way is disturbed for a while in some slots. Zero copy is slower by itself.
         for i in 0..400u64 {
             let zero_copy = choice.is_zero_copy();
-            choice.offered(|| at);
+            choice.offered(0, || at);
             let other_work = if i % 40 < 12 { 500 } else { 0 };
             at += Duration::from_micros(if zero_copy { 120 } else { 100 + other_work });
             let transfer = Transfer {
