@@ -1,11 +1,16 @@
 //! Encrypted connections: frames travel in records that the sender seals and the receiver opens.
 
-use super::frame::{self, Found, Kind};
+use super::frame::{self, Found};
 use super::receive::{merge, read};
-use super::send::QUEUE_MAX_BYTES;
+use super::send::{QUEUE_MAX_BYTES, stream_start};
 use super::{Broken, Conn, Direction};
 use crate::Inbox;
 use ferry_auth::{HEADER_BYTES, Opener, PAYLOAD_MAX_BYTES, Sealer, TAG_BYTES, body_bytes};
+
+/// Bytes of a stream frame, its header included: two records. A choice: half of what may wait for
+/// room in the socket.
+const STREAM_BYTES: usize = 2 * PAYLOAD_MAX_BYTES;
+const _: () = assert!(STREAM_BYTES <= QUEUE_MAX_BYTES);
 
 /// The keys of both directions of an encrypted connection.
 pub struct Seal {
@@ -28,18 +33,34 @@ impl Seal {
 impl Conn {
     /// Seals the bytes of the queue from `at` on into records, if this connection is encrypted.
     pub(super) fn seal_from(&mut self, at: usize) -> Result<(), Broken> {
+        if self.seal.is_none() {
+            return Ok(());
+        }
+        let plain = self.sender.queue.split_off(at);
+        self.queue_sealed([&plain, &[]])
+    }
+
+    /// Queues these bytes in records, the second behind the first. Each is copied once.
+    fn queue_sealed(&mut self, mut runs: [&[u8]; 2]) -> Result<(), Broken> {
         let Some(seal) = &mut self.seal else {
             return Ok(());
         };
-        let plain = self.sender.queue.split_off(at);
-        for part in plain.chunks(PAYLOAD_MAX_BYTES) {
-            let start = self.sender.queue.len();
-            self.sender.queue.extend_from_slice(&[0; HEADER_BYTES]);
-            self.sender.queue.extend_from_slice(part);
-            self.sender.queue.extend_from_slice(&[0; TAG_BYTES]);
-            seal.sealer
-                .seal(&mut self.sender.queue[start..])
-                .map_err(|_| Broken::Malformed("nothing: a record could not be sealed"))?;
+        let queue = &mut self.sender.queue;
+        let bytes: usize = runs.iter().map(|run| run.len()).sum();
+        let records = bytes.div_ceil(PAYLOAD_MAX_BYTES);
+        queue.reserve(bytes + records * (HEADER_BYTES + TAG_BYTES));
+        for _ in 0..records {
+            let start = queue.len();
+            queue.extend_from_slice(&[0; HEADER_BYTES]);
+            let mut room = PAYLOAD_MAX_BYTES;
+            for run in &mut runs {
+                let (part, rest) = run.split_at(room.min(run.len()));
+                queue.extend_from_slice(part);
+                (*run, room) = (rest, room - part.len());
+            }
+            queue.extend_from_slice(&[0; TAG_BYTES]);
+            let sealed = seal.sealer.seal(&mut queue[start..]);
+            sealed.map_err(|_| Broken::Malformed("nothing: a record could not be sealed"))?;
         }
         Ok(())
     }
@@ -52,19 +73,13 @@ impl Conn {
         head: &[u8],
         body: &[u8],
     ) -> Result<usize, Broken> {
-        let part = &body[..body.len().min(QUEUE_MAX_BYTES / 2)];
-        let n = frame::HEADER_BYTES + head.len();
-        let at = self.sender.reserve(n + part.len());
-        let out = &mut self.sender.queue[at..];
-        out[..frame::HEADER_BYTES].copy_from_slice(&frame::header(
-            Kind::Stream,
-            message,
-            head.len(),
-            head.len() + part.len(),
-        ));
-        out[frame::HEADER_BYTES..n].copy_from_slice(head);
-        out[n..].copy_from_slice(part);
-        self.seal_from(at)?;
+        // Whole records: the start of the frame is not to leave a short one at its end.
+        let part = &body[..body
+            .len()
+            .min(STREAM_BYTES - frame::HEADER_BYTES - head.len())];
+        let (start, n) = stream_start(message, head, part.len());
+        self.sender.compact();
+        self.queue_sealed([&start[..n], part])?;
         self.flush()?;
         self.sender.direction = Direction::Open;
         Ok(part.len())
@@ -86,6 +101,20 @@ impl Conn {
         let bad = |_| Broken::Malformed("a record that is not genuine");
         let mut bytes = &mut scratch[..n];
         while !bytes.is_empty() {
+            // Mostly a record is here as a whole, and is opened where it lies.
+            if seal.partial.is_empty()
+                && let Some(header) = bytes.first_chunk::<HEADER_BYTES>()
+            {
+                let whole = HEADER_BYTES + body_bytes(header).map_err(bad)?;
+                if whole <= bytes.len() {
+                    let (record, rest) = bytes.split_at_mut(whole);
+                    bytes = rest;
+                    let plain = seal.opener.open(record).map_err(bad)?;
+                    let found = self.receiver.reader.feed(self.peer, plain, inbox);
+                    merge(all, found.map_err(Broken::Malformed)?);
+                    continue;
+                }
+            }
             // First the header, then as many bytes as it names.
             let needs = match seal.partial.first_chunk::<HEADER_BYTES>() {
                 Some(header) => HEADER_BYTES + body_bytes(header).map_err(bad)?,

@@ -85,7 +85,7 @@ impl Sender {
     }
 
     /// Drops bytes that were sent from the queue's front, once they are many.
-    fn compact(&mut self) {
+    pub(super) fn compact(&mut self) {
         if self.queue_sent > 0
             && (self.queue_sent == self.queue.len() || self.queue_sent > QUEUE_MAX_BYTES / 2)
         {
