@@ -116,6 +116,15 @@ impl Language {
         }
     }
 
+    /// Names of compilers that the default one may be a link to.
+    fn telling_names(self) -> &'static [&'static str] {
+        match self {
+            Language::C => &["gcc", "clang"],
+            Language::Cxx => &["g++", "clang++"],
+            Language::Fortran => &[],
+        }
+    }
+
     /// The language of the wrapper of this name.
     fn of(name: &str) -> Language {
         if name.starts_with("mpif") {
@@ -126,6 +135,28 @@ impl Language {
             Language::C
         }
     }
+}
+
+/// The default compiler, by the name that says which one it is. Builds tell compilers by the first
+/// word of `mpicxx -show`, or by the name before a complaint of the compiler, as Charm++'s does;
+/// `c++` tells them nothing. A link to a launcher such as ccache keeps its name, by which it works.
+fn telling_name(language: Language, path: OsString) -> &'static str {
+    let default = language.default_compiler();
+    let file = |name: &str| {
+        let mut folders = env::split_paths(&path);
+        folders.find_map(|f| f.join(name).canonicalize().ok())
+    };
+    let Some(own) = file(default) else {
+        return default;
+    };
+    let base = own.file_name().unwrap_or_default().to_string_lossy();
+    if !["gcc", "g++", "clang"].iter().any(|c| base.contains(c)) {
+        return default;
+    }
+    let mut names = language.telling_names().iter();
+    names
+        .find(|n| file(n).as_ref() == Some(&own))
+        .unwrap_or(&default)
 }
 
 /// The wrapper under one of its names.
@@ -154,8 +185,10 @@ impl Wrapper {
             .variables()
             .into_iter()
             .find_map(|v| env::var_os(v).filter(|v| !v.is_empty()));
-        let default = language.default_compiler();
-        let compiler = words(chosen.as_deref().unwrap_or(OsStr::new(default)));
+        let compiler = match chosen {
+            Some(chosen) => words(&chosen),
+            None => vec![telling_name(language, env::var_os("PATH").unwrap_or_default()).into()],
+        };
         let wrapper = Wrapper {
             name: own.into(),
             language,

@@ -71,6 +71,44 @@ fn another_compiler_can_be_named() {
 }
 
 #[test]
+fn default_compiler_goes_by_its_telling_name() {
+    let folder = env::temp_dir().join(format!("ferry-wrapper-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let named = |language| telling_name(language, folder.clone().into());
+    let link = |to: &str, name: &str| {
+        let _ = std::fs::remove_file(folder.join(name));
+        std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+    };
+    for file in ["gcc-12", "g++-12", "llvm-clang", "ccache", "tcc"] {
+        std::fs::write(folder.join(file), "").unwrap();
+    }
+    assert_eq!(named(Language::C), "cc", "there is none");
+    link("gcc-12", "cc");
+    assert_eq!(named(Language::C), "cc", "gcc is not there");
+    link("gcc-12", "gcc");
+    link("g++-12", "g++");
+    link("g++", "c++");
+    assert_eq!((named(Language::C), named(Language::Cxx)), ("gcc", "g++"));
+    link("llvm-clang", "clang");
+    link("clang", "clang++");
+    link("clang", "cc");
+    link("clang++", "c++");
+    let clangs = ("clang", "clang++");
+    assert_eq!((named(Language::C), named(Language::Cxx)), clangs);
+    link("ccache", "cc");
+    link("ccache", "gcc");
+    assert_eq!(
+        named(Language::C),
+        "cc",
+        "ccache goes by the name that it is called by"
+    );
+    link("tcc", "cc");
+    assert_eq!(named(Language::C), "cc");
+    assert_eq!(named(Language::Fortran), "gfortran");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn odd_words_are_quoted() {
     let action = print(&["cc".into(), "-DX=\"a b\"".into(), "it's".into()]);
     assert_eq!(action, Action::Print(r#"cc '-DX="a b"' 'it'\''s'"#.into()));
