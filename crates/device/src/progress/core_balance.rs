@@ -21,7 +21,7 @@ const YIELDS_PER_LOOK: u32 = 128;
 const MOVE_INTERVAL: Duration = Duration::from_millis(5);
 /// Minimum time between two moves of a rank away from its peer, at first and at most; it doubles.
 /// Choices: in a ring no place is the right one for all.
-pub(crate) const PART_INTERVAL_MIN: Duration = Duration::from_millis(20);
+const PART_INTERVAL_MIN: Duration = Duration::from_millis(20);
 const PART_INTERVAL_MAX: Duration = Duration::from_secs(2);
 
 impl Device {
@@ -82,8 +82,9 @@ impl Device {
         if balance.parts_until.is_some_and(|until| now < until) {
             return false;
         }
+        let interval = balance.part_interval * 2;
+        balance.part_interval = interval.clamp(PART_INTERVAL_MIN, PART_INTERVAL_MAX);
         balance.parts_until = Some(now + balance.part_interval);
-        balance.part_interval = PART_INTERVAL_MAX.min(balance.part_interval * 2);
         true
     }
 }

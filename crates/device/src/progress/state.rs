@@ -1,6 +1,5 @@
 //! What a process remembers of its waiting, its core and its tests.
 
-use crate::progress::core_balance::PART_INTERVAL_MIN;
 use crate::progress::thread_usage::ThreadUsage;
 use ferry_job::Wait;
 use ferry_transport::ProcId;
@@ -95,7 +94,7 @@ pub(crate) struct CoreBalance {
     pub awaited: Option<ProcId>,
     /// It does not move away from a peer until then.
     pub parts_until: Option<Instant>,
-    /// How long it stays, the next time.
+    /// How long it stayed the last time.
     pub part_interval: Duration,
 }
 
@@ -105,7 +104,7 @@ impl CoreBalance {
         moved_at: None,
         awaited: None,
         parts_until: None,
-        part_interval: PART_INTERVAL_MIN,
+        part_interval: Duration::ZERO,
     };
 }
 
