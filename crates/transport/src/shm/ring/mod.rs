@@ -244,19 +244,6 @@ pub enum Found<'a> {
     Malformed,
 }
 
-/// A record that is to be written.
-struct NewRecord {
-    /// Message number.
-    message: u8,
-    /// Bytes of the message's head among those of the record.
-    head: usize,
-    /// Bytes of the record.
-    len: usize,
-    /// [`MORE`], [`IN_CELL`] or none.
-    marks: u64,
-    publication: Publication,
-}
-
 impl Writer {
     /// The writing end of the ring at `memory`.
     ///
@@ -306,14 +293,7 @@ impl Writer {
         } else {
             Publication::Barrier
         };
-        let record = NewRecord {
-            message,
-            head,
-            len,
-            marks: 0,
-            publication,
-        };
-        self.write_record(record, read, fill)
+        self.write_record(message, head, len, 0, publication, read, fill)
     }
 
     /// Writes a message of up to [`SPLIT_MAX_BYTES`] bytes, split over several records. The first
@@ -328,23 +308,33 @@ impl Writer {
         let mut parts = body.chunks(RECORD_PART_BYTES).peekable();
         let first = parts.next().unwrap_or_default();
         let body_offset = 8 + head.len();
-        let part = |head, len, more| NewRecord {
+        let more = if parts.peek().is_some() { MORE } else { 0 };
+        let mut written = self.write_record(
             message,
-            head,
-            len,
-            marks: if more { MORE } else { 0 },
-            publication: Publication::Barrier,
-        };
-        let more = parts.peek().is_some();
-        let record = part(body_offset, body_offset + first.len(), more);
-        let mut written = self.write_record(record, read, |out| {
-            out[body_offset..].copy_from_slice(first);
-            out[8..body_offset].copy_from_slice(head);
-            out[..8].copy_from_slice(&(total as u64).to_le_bytes());
-        });
-        while let Some(bytes) = parts.next() {
-            let record = part(0, bytes.len(), parts.peek().is_some());
-            written &= self.write_record(record, read, |out| out.copy_from_slice(bytes));
+            body_offset,
+            body_offset + first.len(),
+            more,
+            Publication::Barrier,
+            read,
+            |out| {
+                out[body_offset..].copy_from_slice(first);
+                out[8..body_offset].copy_from_slice(head);
+                out[..8].copy_from_slice(&(total as u64).to_le_bytes());
+            },
+        );
+        while let Some(part) = parts.next() {
+            let more = if parts.peek().is_some() { MORE } else { 0 };
+            written &= self.write_record(
+                message,
+                0,
+                part.len(),
+                more,
+                Publication::Barrier,
+                read,
+                |out| {
+                    out.copy_from_slice(part);
+                },
+            );
         }
         debug_assert!(written, "there was room for all");
         self.set_in_split(false);
@@ -368,30 +358,25 @@ impl Writer {
         } else {
             Publication::NoBarrier
         };
-        let record = NewRecord {
-            message,
-            head: len,
-            len,
-            marks: IN_CELL,
-            publication,
-        };
-        self.write_record(record, read, |out| {
+        self.write_record(message, len, len, IN_CELL, publication, read, |out| {
             out[..8].copy_from_slice(&cell);
             out[8..].copy_from_slice(head);
         })
     }
 
-    /// Writes a record by `fill` and publishes it. `read`: how far this process has read the
-    /// opposite ring. False: no room.
+    /// Writes a record and publishes it.
     #[inline]
-    fn write_record(&mut self, record: NewRecord, read: u32, fill: impl FnOnce(&mut [u8])) -> bool {
-        let NewRecord {
-            message,
-            head,
-            len,
-            marks,
-            publication,
-        } = record;
+    #[allow(clippy::too_many_arguments)]
+    fn write_record(
+        &mut self,
+        message: u8,
+        head: usize,
+        len: usize,
+        marks: u64,
+        publication: Publication,
+        read: u32,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
         debug_assert!(len <= RECORD_MAX_BYTES);
         let mut shape = Shape {
             payload_offset: payload_offset(head, len),
