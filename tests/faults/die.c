@@ -255,25 +255,32 @@ int main(int argc, char **argv)
         else if (MPI_Ibarrier(MPI_COMM_WORLD, &request) == MPI_SUCCESS)
             MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else if (strncmp(how, "lengths-", 8) == 0) {
-        /* One rank gives more data than a board has room for, and so goes by messages. */
+        /* One rank gives more data than a board has room for, and so goes by messages. With a third
+         * argument errors return, and each rank tells its own. */
         static double in[2048], out[8 * 2048];
         const char *call = how + 8;
-        int count = rank == who ? 512 : 1;
+        int count = rank == who ? 512 : 1, code = MPI_SUCCESS, class;
         MPI_Request request = MPI_REQUEST_NULL;
+        if (argc > 3)
+            MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
         for (int i = 0; i < 4; i++) { /* then small collectives have their boards */
             MPI_Allreduce(in, out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
             MPI_Iallreduce(in, out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
             MPI_Wait(&request, MPI_STATUS_IGNORE);
         }
         if (is(call, "allreduce"))
-            MPI_Allreduce(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+            code = MPI_Allreduce(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
         else if (is(call, "alltoall"))
-            MPI_Alltoall(in, count, MPI_DOUBLE, out, count, MPI_DOUBLE, MPI_COMM_WORLD);
+            code = MPI_Alltoall(in, count, MPI_DOUBLE, out, count, MPI_DOUBLE, MPI_COMM_WORLD);
         else if (is(call, "bcast"))
-            MPI_Bcast(in, count, MPI_DOUBLE, who, MPI_COMM_WORLD);
+            code = MPI_Bcast(in, count, MPI_DOUBLE, who, MPI_COMM_WORLD);
         else if (is(call, "iallreduce"))
             MPI_Iallreduce(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (request != MPI_REQUEST_NULL)
+            code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Error_class(code, &class);
+        if (argc > 3)
+            printf("rank %d: %s\n", rank, class == MPI_ERR_TRUNCATE ? "truncated" : "not told");
     } else if (strncmp(how, "mismatch-", 9) == 0) {
         /* One rank makes another call than the others, after some in which all agree. In most of
          * these no rank waits for another. */

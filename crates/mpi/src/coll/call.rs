@@ -117,7 +117,8 @@ impl<'a> Call<'a> {
         }
         let schedule = self.schedule();
         // SAFETY: the caller's promise.
-        unsafe { executor::run(&schedule, args, self.next_tag(Form::Blocking)) }
+        let result = unsafe { executor::run(&schedule, args, self.next_tag(Form::Blocking)) };
+        result.inspect_err(|e| node::give_up_with_peers(args.comm, e))
     }
 
     /// As [`Call::run`], for buffers of the library's own: never in the background.

@@ -3,7 +3,7 @@
 use super::signature::Signature;
 use super::tag::{CollTag, any_signature, signature_of};
 use crate::device::{self, Key, Pattern};
-use crate::{Comm, Error, err};
+use crate::{Comm, Error, Kind, err};
 use ferry_schedule::Peer;
 use std::sync::Arc;
 
@@ -83,9 +83,12 @@ fn message_error(
     let theirs = signature_of(ended.envelope.tag);
     let e = match ended.fault {
         Some(device::Fault::Transport) => Error::new(
-            crate::Kind::Other,
+            Kind::Other,
             device::last_failure().unwrap_or_else(|| device::Fault::Transport.to_string()),
         ),
+        _ if let Some(kind) = theirs.kind_of_gave_up() => {
+            gave_up(source, kind, sent, signature, comm.size())
+        }
         _ if theirs != signature => mismatch(source, theirs, signature, comm.size()),
         _ => err!(
             Truncate,
@@ -95,6 +98,27 @@ fn message_error(
         ),
     };
     e.on(comm)
+}
+
+/// Returns whether a receive has got what a rank sends that will send nothing more in this call.
+#[cold]
+pub(super) fn has_given_up(ended: &device::Completion) -> bool {
+    signature_of(ended.envelope.tag).kind_of_gave_up().is_some()
+}
+
+/// Rank `peer` has given up, since the members disagree in this call or one before. The `len` of its
+/// message is what it [says](super::unreceived::tell_all).
+#[cold]
+pub(super) fn gave_up(peer: u32, kind: Kind, len: u64, own: Signature, size: u32) -> Error {
+    if kind != Kind::Truncate {
+        return mismatch(peer, Signature::from_bits(len as u32), own, size);
+    }
+    let own = own.function();
+    err!(
+        Truncate,
+        "rank {peer} takes part in {own} with {len} bytes, and has found that others do with \
+         another length: do all ranks give counts and datatypes that agree, and the same operation?"
+    )
 }
 
 /// Rank `peer` of a communicator of `size` ranks is in another call than this rank.

@@ -32,7 +32,7 @@ pub(crate) use run::{EdgeLengths, Run, RunState, WorkPolicy, run};
 pub(crate) use signature::{Form, Function, NEW_WINDOW, Name, Signature, root_bits};
 pub(crate) use tag::{CollTag, History};
 pub(crate) use tmp_buffer::TmpBuffer;
-pub(crate) use unreceived::{call_ahead, error_at_board, unreceived_error};
+pub(crate) use unreceived::{call_ahead, error_at_board, has_peer_given_up, unreceived_error};
 pub use view::{Block, View};
 
 use crate::{Comm, Datatype, Op};

@@ -5,7 +5,7 @@ use super::counters::COUNTERS;
 use super::hang_description::HangDescription;
 use super::in_flight::InFlight;
 use super::memory::Buffers;
-use super::message::{check_message, key_for, pattern_for};
+use super::message::{check_message, has_given_up, key_for, pattern_for};
 use super::tag::CollTag;
 use super::tmp_buffer::TmpBuffer;
 use super::unreceived::explain;
@@ -80,6 +80,8 @@ pub(crate) struct Run {
     tmp: TmpBuffer,
     tag: CollTag,
     error: Option<Error>,
+    /// The peers that have given up this call: they send nothing more in it.
+    gave_up: Vec<u32>,
 }
 
 impl Run {
@@ -93,6 +95,7 @@ impl Run {
             tmp: TmpBuffer::new(schedule.tmp, b.reduction.map(|r| r.1)),
             tag,
             error: None,
+            gave_up: Vec::new(),
         }
     }
 
@@ -261,6 +264,9 @@ impl Run {
         into: Piece,
     ) {
         let (process, pattern) = pattern_for(b.comm, self.tag, peer);
+        if self.error.is_some() && pattern.source.is_some_and(|s| self.gave_up.contains(&s)) {
+            return self.record_completion(self.next_step);
+        }
         let sink = buffers.locate(into, &mut self.tmp).sink();
         let expected = Some(sink.capacity());
         // SAFETY: nobody touches the piece until the receive is awaited.
@@ -328,6 +334,9 @@ impl Run {
             }
             let ended = d.take_deferred(m.req);
             if let Some(e) = check_message(comm, self.tag.signature(), m.expected, &ended) {
+                if has_given_up(&ended) {
+                    self.gave_up.push(ended.envelope.source);
+                }
                 self.error.get_or_insert(e);
             }
             let step = m.step as usize;

@@ -1,5 +1,6 @@
 //! What all ranks must agree about in a collective call: the function and the root.
 
+use crate::Kind;
 use ferry_schedule::{Collective, NeighbourExchange};
 use std::fmt::{Display, Formatter};
 
@@ -83,7 +84,10 @@ pub(crate) struct Function(u32);
 
 const FUNCTION_BITS: u32 = 6;
 
-const _: () = assert!(Name::ALL.len() * FORMS.len() <= 1 << FUNCTION_BITS);
+/// The place behind the last name: what a rank sends that has given up a call ([`Signature::gave_up`]).
+const GAVE_UP: u32 = (1 << FUNCTION_BITS) / FORMS.len() as u32 - 1;
+
+const _: () = assert!(Name::ALL.len() as u32 <= GAVE_UP);
 
 impl Function {
     #[inline]
@@ -167,6 +171,22 @@ impl Signature {
         Signature(function.0 << ROOT_BITS | root)
     }
 
+    /// What a rank sends that will not go on in a call of this form, since the members disagree
+    /// about their lengths (`Kind::Truncate`) or about the call.
+    pub(super) fn gave_up(form: Form, kind: Kind) -> Signature {
+        let function = Function(GAVE_UP * FORMS.len() as u32 + form as u32);
+        Signature(function.0 << ROOT_BITS | u32::from(kind == Kind::Truncate))
+    }
+
+    /// The error class of a rank that has given up. `None`: it is in a call.
+    pub(super) fn kind_of_gave_up(self) -> Option<Kind> {
+        let gave_up = self.function().0 / FORMS.len() as u32 == GAVE_UP;
+        gave_up.then_some(match self.0 & 1 {
+            1 => Kind::Truncate,
+            _ => Kind::Other,
+        })
+    }
+
     #[inline]
     pub(super) fn bits(self) -> u32 {
         self.0
@@ -228,6 +248,22 @@ mod tests {
             assert!(names.contains(name), "{name}");
         }
         assert_eq!(Function(63).to_string(), "another collective");
+    }
+
+    #[test]
+    fn who_has_given_up_is_in_no_function() {
+        for form in FORMS {
+            for kind in [Kind::Truncate, Kind::Other] {
+                let signature = Signature::gave_up(form, kind);
+                assert_eq!(signature.kind_of_gave_up(), Some(kind));
+                assert_eq!(signature.function().form(), form);
+                assert!(signature.bits() < 1 << Signature::BITS);
+                for &name in Name::ALL {
+                    let call = Signature::new(Function::new(name, form), 1);
+                    assert_eq!(call.kind_of_gave_up(), None);
+                }
+            }
+        }
     }
 
     #[test]

@@ -12,8 +12,8 @@
 //! (MPI 5.0 §6.1, §6.12). Open MPI's libnbc and MPICH's schedules use the sequence number alone.
 
 use super::signature::{Form, Function, Signature};
-use crate::Comm;
 use crate::device::Tags;
+use crate::{Comm, Kind};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Bits of a sequence number. A number is used again after 2^20 collectives on its communicator.
@@ -40,6 +40,14 @@ pub(super) fn any_signature(tag: u32) -> Tags {
 #[inline]
 pub(super) fn signature_of(tag: u32) -> Signature {
     Signature::from_bits(tag >> MATCHED_BITS)
+}
+
+/// What a receive would ask for that takes the messages of ranks that have [given
+/// up](CollTag::gave_up) calls of a form, whatever their numbers.
+pub(super) fn any_gave_up(form: Form) -> Tags {
+    let tag = Signature::gave_up(form, Kind::Other).bits() << MATCHED_BITS;
+    // The lowest bit of the root tells the kind.
+    Tags::masked(tag, !0 << (MATCHED_BITS + 1))
 }
 
 /// What the tags of one collective's messages are made from.
@@ -100,6 +108,14 @@ impl CollTag {
 
     pub(crate) fn signature(self) -> Signature {
         self.signature
+    }
+
+    /// The tags of the two messages by which a rank tells a member of `comm` that it has given up
+    /// this call: one that a receive of the call takes, and one that none ever takes.
+    pub(super) fn gave_up(self, kind: Kind) -> [u32; 2] {
+        let form = self.signature.function().form();
+        let signature = Signature::gave_up(form, kind);
+        [self.sequence, LAST].map(|sequence| CollTag { signature, ..self }.with(sequence))
     }
 
     /// The tag of its messages in its communicator.

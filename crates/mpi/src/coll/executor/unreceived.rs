@@ -1,12 +1,12 @@
 //! Messages of collectives that have come and that no call of this rank's will receive.
 
-use super::message::mismatch;
-use super::signature::Signature;
-use super::tag::{CollTag, OwnCall, any_signature, signature_of};
-use crate::device::{self, Device, Envelope};
+use super::message::{gave_up, mismatch};
+use super::signature::{Form, Signature};
+use super::tag::{CollTag, OwnCall, any_gave_up, any_signature, signature_of};
+use crate::device::{self, Device, Envelope, Key, SendMode};
 use crate::{Comm, Error, Kind, err};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The error of the first message of a collective on `comm` that has come and was not received.
 ///
@@ -21,6 +21,9 @@ pub(crate) fn unreceived_error(comm: &Arc<Comm>, device: &mut Device) -> Option<
         .find_map(of)?;
     let size = within.size();
     let (peer, theirs) = (message.key.source, signature_of(message.key.tag));
+    if theirs.kind_of_gave_up().is_some() {
+        return None;
+    }
     let started = within.collectives.load(Ordering::Relaxed);
     let own = match within.coll.history.own_call(message.key.tag, started) {
         OwnCall::Called(own) if own != theirs => {
@@ -50,6 +53,9 @@ pub(super) fn explain(comm: &Arc<Comm>, error: Error) -> Error {
         return error;
     };
     let theirs = signature_of(message.key.tag);
+    if theirs.kind_of_gave_up().is_some() {
+        return error;
+    }
     let started = comm.collectives.load(Ordering::Relaxed);
     match comm.coll.history.own_call(message.key.tag, started) {
         OwnCall::Called(own) if own != theirs => {
@@ -60,33 +66,90 @@ pub(super) fn explain(comm: &Arc<Comm>, error: Error) -> Error {
 }
 
 /// A message that a peer has sent in the call with `tag`, which this rank makes on a board: other
-/// arguments have sent the peer another way.
+/// arguments have sent the peer another way. Or one of a peer that has given up, in this call or one
+/// before, and will not use the board again.
 pub(super) fn message_at_board(comm: &Comm, tag: CollTag, device: &Device) -> Option<Envelope> {
-    device.unreceived_with(comm.context.collective(), any_signature(tag.tag()))
+    let form = tag.signature().function().form();
+    [any_gave_up(form), any_signature(tag.tag())]
+        .into_iter()
+        .find_map(|tags| device.unreceived_with(comm.context.collective(), tags))
+}
+
+/// Returns whether a peer has given up a call of this form at a board, and will not use it again.
+pub(crate) fn has_peer_given_up(comm: &Comm, form: Form, device: &Device) -> bool {
+    let message = device.unreceived_with(comm.context.collective(), any_gave_up(form));
+    message.is_some()
 }
 
 /// The error of a call with `tag`, in which this rank has posted `len` bytes on a board and a peer
-/// has sent a message. `None`: none has.
+/// has sent a message. `None`: none has. The members are told that this rank gives up.
 #[cold]
 pub(crate) fn error_at_board(
     comm: &Arc<Comm>,
     tag: CollTag,
     len: usize,
-    device: &Device,
+    device: &mut Device,
 ) -> Option<Error> {
     let message = message_at_board(comm, tag, device)?;
-    let (peer, theirs, own) = (message.source, signature_of(message.tag), tag.signature());
+    let (peer, theirs) = (message.source, signature_of(message.tag));
+    let error = match theirs.kind_of_gave_up() {
+        Some(kind) => gave_up(peer, kind, message.len, tag.signature(), comm.size()),
+        None => disagreement(&message, len, tag.signature(), comm),
+    };
+    tell_all(comm, tag, (error.kind(), len), device);
+    Some(error.on(comm))
+}
+
+/// What the messages of [`tell_all`] hold: their length is what they say.
+static ZEROS: [AtomicU8; ZEROS_MAX] = [const { AtomicU8::new(0) }; ZEROS_MAX];
+/// A choice: more than most calls have at a board, and than a signature as a number.
+const ZEROS_MAX: usize = 16 << 10;
+const _: () = assert!(ZEROS_MAX >= 1 << Signature::BITS);
+
+/// Tells the other members that this rank gives up the call with `tag`, in which it takes part with
+/// `len` bytes: this length, where lengths disagree, otherwise the call. Who goes by messages, and
+/// waits for this rank, would wait for ever; so would who is at the board, and has not been sent a
+/// message.
+pub(super) fn tell_all(comm: &Comm, tag: CollTag, (kind, len): (Kind, usize), device: &mut Device) {
+    let len = match kind {
+        Kind::Truncate => len.min(ZEROS_MAX),
+        _ => tag.signature().bits() as usize,
+    };
+    let (context, me) = (comm.context.collective(), comm.rank());
+    for tag in tag.gave_up(kind) {
+        for peer in (0..comm.size()).filter(|&peer| peer != me) {
+            let key = Key {
+                context,
+                source: me,
+                tag,
+            };
+            let zeros = device::Source::Bytes {
+                ptr: ZEROS.as_ptr().cast(),
+                len,
+            };
+            // SAFETY: nobody writes the zeros, and they stay.
+            let sent = unsafe { device.send(comm.peer(peer), key, zeros, SendMode::Standard) };
+            if let Some(request) = sent {
+                device.detach(request);
+            }
+        }
+    }
+}
+
+/// The error of a rank that has posted `len` bytes on a board in the call `own`, where a peer has
+/// sent this message.
+fn disagreement(message: &Envelope, len: usize, own: Signature, comm: &Comm) -> Error {
+    let (peer, theirs) = (message.source, signature_of(message.tag));
     if theirs != own {
-        return Some(mismatch(peer, theirs, own, comm.size()).on(comm));
+        return mismatch(peer, theirs, own, comm.size());
     }
     let sent = message.len;
-    let e = err!(
+    err!(
         Truncate,
         "rank {peer} sent {sent} bytes in {}, in which this rank takes part with {len}: do all \
          ranks give counts and datatypes that agree, and the same operation?",
         own.function()
-    );
-    Some(e.on(comm))
+    )
 }
 
 const SAME_ORDER: &str = "all ranks must call the same collectives in the same order";

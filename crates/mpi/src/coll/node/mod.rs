@@ -21,6 +21,7 @@ mod slots;
 
 use super::executor::{
     CollArgs, CollTag, Form, Function, HangDescription, call_ahead, error_at_board,
+    has_peer_given_up,
 };
 use super::{neighbour, select};
 use crate::device::{self, FLAT_MAX_RANKS, FlatBoardGroup};
@@ -157,12 +158,22 @@ unsafe fn run_call(call: &BoardCall, function: Function, b: &CollArgs<'_>) -> Op
         }
     };
     if result.is_err()
-        && let Some(e) = error_at_board(comm, tag, call.given(comm.size()), &device::device())
+        && let Some(e) = error_at_board(comm, tag, call.given(comm.size()), &mut device::device())
     {
         *board = CommBoard::Failed(e.clone());
         return Some(Err(e));
     }
     Some(result)
+}
+
+/// After a call by messages that has failed: if a peer has given up the board, because it was there
+/// in this call, this rank will not use it, either.
+#[cold]
+pub(super) fn give_up_with_peers(comm: &Comm, error: &Error) {
+    if has_peer_given_up(comm, Form::Blocking, &device::device()) {
+        let board = comm.coll.board.lock();
+        *board.unwrap_or_else(PoisonError::into_inner) = CommBoard::Failed(error.clone());
+    }
 }
 
 /// The error of a rank that made another collective call than this one, as the communicator's board
