@@ -343,6 +343,25 @@ int main(int argc, char **argv)
         MPI_Request request;
         MPI_Irecv(&value, 1, MPI_INT, next, 23, MPI_COMM_WORLD, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else if (is(how, "several")) { /* nobody sends the last two of what everybody waits for */
+        MPI_Request requests[4];
+        int values[4];
+        for (int i = 0; i < 3; i++)
+            MPI_Irecv(&values[i], 1, MPI_INT, last, 30 + i, MPI_COMM_WORLD, &requests[i]);
+        MPI_Issend(&value, 1, MPI_INT, next, 30, MPI_COMM_WORLD, &requests[3]);
+        MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+    } else if (is(how, "not-ready")) { /* one partition of a send is not released */
+        MPI_Request request = MPI_REQUEST_NULL;
+        int parts[4];
+        if (rank == who)
+            MPI_Precv_init(parts, 4, 1, MPI_INT, 0, 24, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+        else if (rank == 0)
+            MPI_Psend_init(parts, 4, 1, MPI_INT, who, 24, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+        if (request != MPI_REQUEST_NULL)
+            MPI_Start(&request);
+        if (rank == 0)
+            MPI_Pready_range(0, 2, request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else if (is(how, "merge")) { /* one rank says otherwise than its group's leader which group
                                       comes first */
         MPI_Comm half, between, all;

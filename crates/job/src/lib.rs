@@ -66,8 +66,8 @@ pub use segment::{ARENA_BYTES, Segment, SegmentLayout};
 pub use soft::{SoftError, soft_count};
 pub use spawn_order::{ParentNews, ParentSocket, SpawnNews, SpawnOrder, SpawnProgram, SpawnSocket};
 pub use status::{
-    KNOWN_JOBS_MAX, PEER_AT_PORT, PEER_OWN_PROGRAM, PEER_SEVERAL, RankState, RankStatus, SendSlot,
-    Wait,
+    AWAITED_MAX, AwaitedRequest, KNOWN_JOBS_MAX, PEER_AT_PORT, PEER_OWN_PROGRAM, PEER_SEVERAL,
+    RankState, RankStatus, SendSlot, Wait,
 };
 pub use status::{
     TAG_WINDOW_ACCUMULATE, TAG_WINDOW_COMPLETE, TAG_WINDOW_FLUSH, TAG_WINDOW_FREE, TAG_WINDOW_LOCK,

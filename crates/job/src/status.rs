@@ -35,6 +35,9 @@ pub const PEER_SEVERAL: i32 = -2;
 pub const PEER_OWN_PROGRAM: i32 = -3;
 /// In [`RankStatus::peer`]: whoever comes to a port, or accepts there.
 pub const PEER_AT_PORT: i32 = -4;
+/// Requests that a status page names at most, of those that a call waits for. A choice: a line of a
+/// report has room for as many.
+pub const AWAITED_MAX: usize = 3;
 /// Other jobs that a status page names at most. A choice: more than most programs connect with.
 pub const KNOWN_JOBS_MAX: usize = 16;
 
@@ -87,7 +90,7 @@ pub struct RankStatus {
     /// Messages taken from a transport so far.
     pub received: AtomicU64,
     /// The communicator's name, cut at 40 bytes.
-    pub comm_name: [AtomicU64; 5],
+    pub comm_name: ShortText,
     /// The communicator's size (of the local group).
     pub comm_size: AtomicU32,
     /// This process's rank in it.
@@ -111,8 +114,104 @@ pub struct RankStatus {
     /// The ids of the other jobs that it is connected with, any of which may wake it. 0: no further
     /// one.
     pub known_jobs: [AtomicU64; KNOWN_JOBS_MAX],
+    /// What the request is that a call waits for: the function that has started it, or a word. Empty
+    /// if it waits for none. Cut at 40 bytes.
+    pub operation: ShortText,
+    /// How many requests are not complete, where a call waits for several. 0: it waits for one, or
+    /// for none.
+    pub awaited_count: AtomicU32,
+    /// The first of them. If all of them have to be complete, the other fields tell of the first.
+    pub awaited: [AwaitedRequest; AWAITED_MAX],
     /// Its slot for sending large messages.
     pub send_slot: SendSlot,
+}
+
+/// A text of up to 40 bytes, ended by a zero byte if it is shorter.
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub struct ShortText([AtomicU64; 5]);
+
+impl ShortText {
+    /// Stores a text, cut at 40 bytes.
+    pub fn store(&self, text: &[u8]) {
+        let mut bytes = [0u8; 40];
+        let len = text.len().min(bytes.len());
+        bytes[..len].copy_from_slice(&text[..len]);
+        for (word, bytes) in self.0.iter().zip(bytes.as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*bytes), Relaxed);
+        }
+    }
+
+    /// Makes it empty.
+    pub fn clear(&self) {
+        self.0[0].store(0, Relaxed);
+    }
+
+    fn words(&self) -> [u64; 5] {
+        std::array::from_fn(|i| self.0[i].load(Relaxed))
+    }
+
+    fn set_words(&self, words: &[u64; 5]) {
+        for (word, &bytes) in self.0.iter().zip(words) {
+            word.store(bytes, Relaxed);
+        }
+    }
+
+    /// The text, cut at the first zero byte, without control characters.
+    pub fn text(&self) -> String {
+        let bytes: Vec<u8> = self.words().iter().flat_map(|w| w.to_le_bytes()).collect();
+        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end])
+            .chars()
+            .filter(|c| !c.is_control())
+            .collect()
+    }
+}
+
+/// One of several requests that a call waits for. Its fields are as those of [`RankStatus`].
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct AwaitedRequest {
+    /// The communicator's context.
+    pub context: AtomicU64,
+    /// The collective's number. 0: it is none.
+    pub collective: AtomicU64,
+    /// The peer, or [`PEER_SEVERAL`] and its kin.
+    pub peer: AtomicI32,
+    /// The tag. -1 for any.
+    pub tag: AtomicI32,
+    /// What it is.
+    pub operation: ShortText,
+}
+
+/// An [`AwaitedRequest`], copied.
+#[derive(Clone, Copy, Debug, Default)]
+struct AwaitedCopy {
+    context: u64,
+    collective: u64,
+    peer: i32,
+    tag: i32,
+    operation: [u64; 5],
+}
+
+impl AwaitedRequest {
+    fn copy(&self) -> AwaitedCopy {
+        AwaitedCopy {
+            context: self.context.load(Relaxed),
+            collective: self.collective.load(Relaxed),
+            peer: self.peer.load(Relaxed),
+            tag: self.tag.load(Relaxed),
+            operation: self.operation.words(),
+        }
+    }
+
+    fn set(&self, copy: &AwaitedCopy) {
+        self.context.store(copy.context, Relaxed);
+        self.collective.store(copy.collective, Relaxed);
+        self.peer.store(copy.peer, Relaxed);
+        self.tag.store(copy.tag, Relaxed);
+        self.operation.set_words(&copy.operation);
+    }
 }
 
 /// Ranks that share a core send large messages one at a time. Written by the rank, and by the rank
@@ -146,9 +245,23 @@ pub struct Wait {
     comm_rank: i32,
     peer_rank: u32,
     peer_job: u64,
+    operation: [u64; 5],
+    awaited_count: u32,
+    awaited: [AwaitedCopy; AWAITED_MAX],
 }
 
 impl RankStatus {
+    /// The fields tell of request `at` of several: keeps them as those of that request.
+    pub fn keep_awaited(&self, at: usize) {
+        self.awaited[at].set(&AwaitedCopy {
+            context: self.context.load(Relaxed),
+            collective: self.collective.load(Relaxed),
+            peer: self.peer.load(Relaxed),
+            tag: self.tag.load(Relaxed),
+            operation: self.operation.words(),
+        });
+    }
+
     /// What the page says is waited for.
     pub fn shown(&self) -> Wait {
         Wait {
@@ -159,11 +272,14 @@ impl RankStatus {
             tag: self.tag.load(Relaxed),
             collective: self.collective.load(Relaxed),
             root: self.root.load(Relaxed),
-            comm_name: std::array::from_fn(|i| self.comm_name[i].load(Relaxed)),
+            comm_name: self.comm_name.words(),
             comm_size: self.comm_size.load(Relaxed),
             comm_rank: self.comm_rank.load(Relaxed),
             peer_rank: self.peer_rank.load(Relaxed),
             peer_job: self.peer_job.load(Relaxed),
+            operation: self.operation.words(),
+            awaited_count: self.awaited_count.load(Relaxed),
+            awaited: std::array::from_fn(|i| self.awaited[i].copy()),
         }
     }
 
@@ -176,35 +292,21 @@ impl RankStatus {
         self.tag.store(wait.tag, Relaxed);
         self.collective.store(wait.collective, Relaxed);
         self.root.store(wait.root, Relaxed);
-        for (word, &bytes) in self.comm_name.iter().zip(&wait.comm_name) {
-            word.store(bytes, Relaxed);
-        }
+        self.comm_name.set_words(&wait.comm_name);
         self.comm_size.store(wait.comm_size, Relaxed);
         self.comm_rank.store(wait.comm_rank, Relaxed);
         self.peer_rank.store(wait.peer_rank, Relaxed);
         self.peer_job.store(wait.peer_job, Relaxed);
+        self.operation.set_words(&wait.operation);
+        self.awaited_count.store(wait.awaited_count, Relaxed);
+        for (to, from) in self.awaited.iter().zip(&wait.awaited) {
+            to.set(from);
+        }
         self.asleep.store(1, Release);
     }
 
     /// The time by the clock of [`RankStatus::since`].
     pub fn now() -> u64 {
         crate::clock::monotonic()
-    }
-
-    /// The communicator's name as text; cut at the first zero byte.
-    pub fn comm_name_text(&self) -> String {
-        let bytes: Vec<u8> = self
-            .comm_name
-            .iter()
-            .flat_map(|word| {
-                word.load(std::sync::atomic::Ordering::Relaxed)
-                    .to_le_bytes()
-            })
-            .collect();
-        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..end])
-            .chars()
-            .filter(|c| !c.is_control())
-            .collect()
     }
 }

@@ -15,13 +15,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use serde::{Deserialize, Serialize};
 
+use crate::hang::AwaitedView;
+
 pub use framing::{Opening, SendQueue, decode, greeting, opening};
 
 /// The argument that makes mpiexec an agent.
 pub const AGENT_OPTION: &str = "--ferry-agent";
 
 /// Version of the protocol. Raised with each change of the messages.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 /// Beginning of the agent's greeting.
 pub const GREETING: &[u8] = b"\x02ferry-agent ";
 /// The first bytes from mpiexec. The two last ones are no text, so that nothing typed is taken for
@@ -139,6 +141,12 @@ pub struct StatusPage {
     pub collective: u64,
     /// Root of the collective.
     pub root: i32,
+    /// What the request is that it waits for.
+    pub operation: String,
+    /// How many requests it waits for, where a call waits for several.
+    pub awaited_count: u32,
+    /// The first of them.
+    pub awaited: Vec<AwaitedView>,
     /// Messages sent.
     pub sent: u64,
     /// Messages received.

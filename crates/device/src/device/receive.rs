@@ -212,6 +212,14 @@ impl Device {
         engine.matcher.awaited_source(context, req)
     }
 
+    /// The process to which a large or synchronous send goes. `None`: it is none, or is complete.
+    pub fn send_target(&mut self, req: ReqId) -> Option<ProcId> {
+        match self.worker.engine.requests.operation(req)? {
+            Operation::SendSync { to } | Operation::SendLarge { to, .. } => Some(*to),
+            _ => None,
+        }
+    }
+
     /// The first unexpected message of a context that has one of these tags.
     pub fn unreceived_with(&self, context: ContextId, tags: Tags) -> Option<Envelope> {
         let mut all = self.worker.engine.matcher.unexpected(context);

@@ -554,7 +554,9 @@ fn report_wait(device: &mut Device, what: &WaitingFor<'_>, call: u32) {
     status.root.store(-1, Ordering::Relaxed);
     status.peer_job.store(0, Ordering::Relaxed);
     status.comm_size.store(0, Ordering::Relaxed);
-    status.comm_name[0].store(0, Ordering::Relaxed);
+    status.comm_name.clear();
+    status.operation.clear();
+    status.awaited_count.store(0, Ordering::Relaxed);
     if let Some(details) = what.details {
         details.describe(device, status);
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use ferry_job::PEER_OWN_PROGRAM;
 
-use super::snapshot::{RankView, tag};
+use super::snapshot::RankView;
 use super::table::ranks_named;
 use super::windows::window_waits;
 
@@ -17,6 +17,7 @@ pub fn mistakes(ranks: &[RankView]) -> Vec<String> {
     finished_peers(ranks, &mut found);
     cycles(ranks, &mut found);
     generalised_requests(ranks, &mut found);
+    partitions_not_ready(ranks, &mut found);
     if found.is_empty() {
         unexplained_waits(ranks, &mut found);
     }
@@ -47,9 +48,8 @@ fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
         let same = |of: &dyn Fn(&RankView) -> bool| -> (Vec<usize>, Vec<usize>) {
             inside.iter().partition(|&&r| of(&ranks[r]))
         };
-        // What a request's collective is called is not known.
         let differs = |r: &RankView| {
-            r.call != first.call && !r.waits_for_request() && !first.waits_for_request()
+            r.function() != first.function() && r.names_function() && first.names_function()
         };
         let (alike, others) = same(&|r| !differs(r));
         if let Some(&other) = others.first() {
@@ -58,24 +58,24 @@ fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
                  the same order",
                 ranks_named(&alike),
                 if alike.len() == 1 { "is" } else { "are" },
-                first.call,
+                first.call_in_words(),
                 ranks_named(
                     &others
                         .iter()
                         .copied()
-                        .filter(|&r| ranks[r].call == ranks[other].call)
+                        .filter(|&r| ranks[r].function() == ranks[other].function())
                         .collect::<Vec<_>>()
                 ),
-                ranks[other].call,
+                ranks[other].call_in_words(),
             ));
             continue;
         }
-        let gave_other = |r: &RankView| r.root != first.root && r.call == first.call;
+        let gave_other = |r: &RankView| r.root != first.root && r.function() == first.function();
         let (alike, others) = same(&|r| !gave_other(r));
         if let Some(&other) = others.first() {
             found.push(format!(
                 "in {} on {comm}, {} gave root {} but {} root {}: all must give the same root",
-                first.call,
+                first.function(),
                 ranks_named(&alike),
                 first.root,
                 ranks_named(
@@ -98,7 +98,7 @@ fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
                  or one less, or ranks give counts that differ",
                 ranks_named(&alike),
                 first.collective,
-                first.call,
+                first.call_in_words(),
                 ranks_named(&others),
                 ranks[other].collective,
             ));
@@ -119,6 +119,13 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
         return;
     }
     let call = match first.waits_for_request() {
+        true if first.names_function() => {
+            format!(
+                "{} (collective #{})",
+                first.call_in_words(),
+                first.collective
+            )
+        }
         true => format!("{} for collective #{}", first.call, first.collective),
         false => first.call.clone(),
     };
@@ -147,9 +154,9 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
             activities.push(format!("and {rest} more kinds of places"));
         }
         // A barrier has neither.
-        let or_unlike = match first.call == "MPI_Barrier" {
-            true => "",
-            false => ", or not with the same counts and root",
+        let or_unlike = match first.function() {
+            "MPI_Barrier" | "MPI_Ibarrier" | "MPI_Barrier_init" => "",
+            _ => ", or not with the same counts and root",
         };
         found.push(format!(
             "{who} {wait} in {call} on {}, which not all have entered{or_unlike}: {}",
@@ -193,12 +200,16 @@ fn finished_peers(ranks: &[RankView], found: &mut Vec<String>) {
     for (peer, waiting) in by_peer {
         let one = &ranks[waiting[0]];
         let verb = if waiting.len() == 1 { "waits" } else { "wait" };
+        let (more, fewer) = match one.sends() {
+            true => ("sends", "receives"),
+            false => ("receives", "sends"),
+        };
         found.push(format!(
-            "{} {verb} in {} (tag {}) for rank {peer}, which {}: there are more receives than \
-             sends, or a tag or communicator differs",
+            "{} {verb} in {}{} for rank {peer}, which {}: there are more {more} than {fewer}, or a \
+             tag or communicator differs",
             ranks_named(&waiting),
             one.call,
-            tag(one.tag),
+            one.tag_in_words(),
             ranks[peer].activity(),
         ));
     }
@@ -208,10 +219,15 @@ fn finished_peers(ranks: &[RankView], found: &mut Vec<String>) {
     let others_finished = (0..ranks.len()).all(|r| any.contains(&r) || ranks[r].has_finished());
     if let (Some(&one), true) = (any.first(), others_finished) {
         found.push(format!(
-            "{} {} in {} for a message from any rank, but all others have finished",
+            "{} {} in {} for a message from any rank, but {}",
             ranks_named(&any),
             if any.len() == 1 { "waits" } else { "wait" },
-            ranks[one].call
+            ranks[one].call,
+            match any.len() == ranks.len() {
+                true if any.len() == 1 => "there is no other",
+                true => "nobody sends: all receive",
+                false => "all others have finished",
+            }
         ));
     }
 }
@@ -240,26 +256,8 @@ fn cycles(ranks: &[RankView], found: &mut Vec<String>) {
 }
 
 fn ring_in_words(ranks: &[RankView], ring: &[usize]) -> String {
-    // Only for receives does a status page tell the peer of a request.
-    let receives = |r: &usize| {
-        matches!(
-            ranks[*r].call.as_str(),
-            "MPI_Recv"
-                | "MPI_Probe"
-                | "MPI_Mprobe"
-                | "MPI_Mrecv"
-                | "MPI_Wait"
-                | "MPI_Waitall"
-                | "MPI_Waitany"
-                | "MPI_Waitsome"
-        )
-    };
-    let sends = |r: &usize| {
-        matches!(
-            ranks[*r].call.as_str(),
-            "MPI_Send" | "MPI_Ssend" | "MPI_Rsend" | "MPI_Bsend"
-        )
-    };
+    let receives = |r: &usize| ranks[*r].receives();
+    let sends = |r: &usize| ranks[*r].sends();
     if let [alone] = ring {
         return format!(
             "rank {alone} waits in {} for itself; nobody else can end that",
@@ -297,7 +295,7 @@ fn ring_in_words(ranks: &[RankView], ring: &[usize]) -> String {
         let calls: Vec<String> = ring
             .iter()
             .take(4)
-            .map(|&r| format!("{r} in {} (tag {})", ranks[r].call, tag(ranks[r].tag)))
+            .map(|&r| format!("{r} in {}{}", ranks[r].call, ranks[r].tag_in_words()))
             .collect();
         write!(
             who,
@@ -328,14 +326,27 @@ fn generalised_requests(ranks: &[RankView], found: &mut Vec<String>) {
     }
 }
 
+/// Ranks that wait for a partitioned send of which they have not released all partitions.
+fn partitions_not_ready(ranks: &[RankView], found: &mut Vec<String>) {
+    for (number, rank) in ranks.iter().enumerate() {
+        if rank.waits() && rank.operation.ends_with("not ready") {
+            found.push(format!(
+                "rank {number} waits in {}: its own program has to call MPI_Pready for each \
+                 partition",
+                rank.call_in_words()
+            ));
+        }
+    }
+}
+
 /// Without cycles and finished peers: what each awaited rank does instead.
 fn unexplained_waits(ranks: &[RankView], found: &mut Vec<String>) {
     for (number, rank) in ranks.iter().enumerate() {
         if let Some(peer) = rank.waited_for(ranks.len()) {
             found.push(format!(
-                "rank {number} waits in {} (tag {}) for rank {peer}, which {}",
+                "rank {number} waits in {}{} for rank {peer}, which {}",
                 rank.call,
-                tag(rank.tag),
+                rank.tag_in_words(),
                 ranks[peer].activity()
             ));
         }

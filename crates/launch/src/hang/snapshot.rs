@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ferry_job::PEER_AT_PORT;
+use ferry_job::{PEER_AT_PORT, PEER_OWN_PROGRAM};
+use serde::{Deserialize, Serialize};
 
 /// What is known of one rank at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,10 +40,33 @@ pub struct RankView {
     pub collective: u64,
     /// The collective's root in the communicator. -1 for none.
     pub root: i32,
+    /// What the request is that it waits for: the function that has started it, or a word. Empty if
+    /// it waits for none, or that is not known.
+    pub operation: String,
+    /// How many requests it waits for, where a call waits for several. The other fields tell of the
+    /// first if all of them have to be complete.
+    pub awaited_count: u32,
+    /// The first of them.
+    pub awaited: Vec<AwaitedView>,
     /// Messages sent.
     pub sent: u64,
     /// Messages received.
     pub received: u64,
+}
+
+/// One of the requests that a rank waits for. The fields are as in [`RankView`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AwaitedView {
+    /// What it is.
+    pub operation: String,
+    /// The communicator's context.
+    pub context: u64,
+    /// The peer.
+    pub peer: i32,
+    /// The tag.
+    pub tag: i32,
+    /// The collective's number. 0: it is none.
+    pub collective: u64,
 }
 
 /// How far a rank is.
@@ -147,6 +171,81 @@ impl RankView {
     pub(super) fn waits_for_request(&self) -> bool {
         self.call.starts_with("MPI_Wait")
     }
+    /// The function that its collective is: the one that has started the request, or the call.
+    pub(super) fn function(&self) -> &str {
+        match self.waits_for_request() && self.operation.starts_with("MPI_") {
+            true => &self.operation,
+            false => &self.call,
+        }
+    }
+    /// The function is known.
+    pub(super) fn names_function(&self) -> bool {
+        !self.waits_for_request() || self.operation.starts_with("MPI_")
+    }
+    /// The call, and what has started what it waits for.
+    pub(super) fn call_in_words(&self) -> String {
+        match self.function() {
+            function if function != self.call => format!("{} for {function}", self.call),
+            _ => self.call.clone(),
+        }
+    }
+    /// What a call waits for that waits for several requests. `None`: it does not.
+    pub(super) fn awaited_in_words(&self) -> Option<String> {
+        if self.awaited_count < 2 || !self.waits() {
+            return None;
+        }
+        let of = |one: &AwaitedView| {
+            let on = match one.context == self.context {
+                true => self.comm_shown(),
+                false => comm_shown(one.context, ""),
+            };
+            let what = match one.operation.as_str() {
+                "" => "an operation",
+                what => what,
+            };
+            match (one.collective, one.peer) {
+                (1.., _) => format!("{what} on {on} (collective #{})", one.collective),
+                (_, PEER_OWN_PROGRAM) => "a generalised request".into(),
+                (_, ..-1) => format!("{what} on {on}"),
+                (_, -1) => format!("{what} from any rank, tag {}, on {on}", tag(one.tag)),
+                (_, peer) if what == "a send" => format!("{what} to rank {peer} on {on}"),
+                (_, peer) => format!("{what} from rank {peer}, tag {}, on {on}", tag(one.tag)),
+            }
+        };
+        let mut all: Vec<String> = self.awaited.iter().map(of).collect();
+        match self.awaited_count as usize - all.len().min(self.awaited_count as usize) {
+            0 => {}
+            more => all.push(format!("{more} more")),
+        }
+        Some(all.join("; "))
+    }
+    /// It waits for a send.
+    pub(super) fn sends(&self) -> bool {
+        match self.waits_for_request() || self.call == "MPI_Finalize" {
+            true => self.operation == "a send",
+            false => matches!(
+                self.call.as_str(),
+                "MPI_Send" | "MPI_Ssend" | "MPI_Rsend" | "MPI_Bsend"
+            ),
+        }
+    }
+    /// It waits for a receive.
+    pub(super) fn receives(&self) -> bool {
+        match self.waits_for_request() {
+            true => self.operation == "a receive",
+            false => matches!(
+                self.call.as_str(),
+                "MPI_Recv" | "MPI_Probe" | "MPI_Mprobe" | "MPI_Mrecv"
+            ),
+        }
+    }
+    /// The tag that it waits for, in parentheses. Of a request that sends it is not known.
+    pub(super) fn tag_in_words(&self) -> String {
+        match self.operation == "a send" {
+            true => String::new(),
+            false => format!(" (tag {})", tag(self.tag)),
+        }
+    }
     pub(super) fn waits(&self) -> bool {
         self.phase == RankPhase::Running && self.asleep
     }
@@ -154,11 +253,7 @@ impl RankView {
         matches!(self.phase, RankPhase::Finalized | RankPhase::Exited)
     }
     pub(super) fn comm_shown(&self) -> String {
-        match (self.context & !3, self.comm.as_str()) {
-            (0, "") => "MPI_COMM_WORLD".into(),
-            (context, "") => format!("communicator {context:#x}"),
-            (_, name) => name.into(),
-        }
+        comm_shown(self.context, &self.comm)
     }
     /// The rank whose message it waits for, if it is exactly one.
     pub(super) fn waited_for(&self, ranks: usize) -> Option<usize> {
@@ -177,7 +272,7 @@ impl RankView {
             RankPhase::Running if self.is_collective() => {
                 format!(
                     "is in {} on {} (collective #{})",
-                    self.call,
+                    self.call_in_words(),
                     self.comm_shown(),
                     self.collective
                 )
@@ -203,6 +298,15 @@ impl RankView {
                 ),
             },
         }
+    }
+}
+
+/// A communicator in words.
+fn comm_shown(context: u64, name: &str) -> String {
+    match (context & !3, name) {
+        (0, "") => "MPI_COMM_WORLD".into(),
+        (context, "") => format!("communicator {context:#x}"),
+        (_, name) => name.into(),
     }
 }
 

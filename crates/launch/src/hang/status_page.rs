@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use ferry_job::{RankState, RankStatus};
 
-use super::snapshot::{RankPhase, RankView};
+use super::snapshot::{AwaitedView, RankPhase, RankView};
 use crate::protocol::StatusPage;
 
 /// Copies a status page. Call and communicator names only with `texts`. The caller fills in `awake`
@@ -20,7 +20,7 @@ pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> StatusPage {
         age: 0,
         context: status.context.load(Relaxed),
         comm: if texts {
-            status.comm_name_text()
+            status.comm_name.text()
         } else {
             String::new()
         },
@@ -34,9 +34,31 @@ pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> StatusPage {
         tag: status.tag.load(Relaxed),
         collective: status.collective.load(Relaxed),
         root: status.root.load(Relaxed),
+        operation: if texts {
+            status.operation.text()
+        } else {
+            String::new()
+        },
+        awaited_count: status.awaited_count.load(Relaxed),
+        awaited: if texts { awaited(status) } else { Vec::new() },
         sent: status.sent.load(Relaxed),
         received: status.received.load(Relaxed),
     }
+}
+
+/// The requests that a page names.
+fn awaited(status: &RankStatus) -> Vec<AwaitedView> {
+    let count = status.awaited_count.load(Relaxed) as usize;
+    let named = status.awaited.iter().take(count);
+    named
+        .map(|one| AwaitedView {
+            operation: one.operation.text(),
+            context: one.context.load(Relaxed),
+            peer: one.peer.load(Relaxed),
+            tag: one.tag.load(Relaxed),
+            collective: one.collective.load(Relaxed),
+        })
+        .collect()
 }
 
 /// The other jobs that a page names.
@@ -71,6 +93,9 @@ pub fn view_of(page: &StatusPage, since: u64) -> RankView {
         tag: page.tag,
         collective: page.collective,
         root: page.root,
+        operation: page.operation.clone(),
+        awaited_count: page.awaited_count,
+        awaited: page.awaited.clone(),
         sent: page.sent,
         received: page.received,
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ferry_job::{PEER_AT_PORT, PEER_OWN_PROGRAM};
+use ferry_job::{PEER_AT_PORT, PEER_OWN_PROGRAM, PEER_SEVERAL};
 
 use super::snapshot::{RankPhase, RankView, tag};
 
@@ -43,7 +43,31 @@ pub fn table(ranks: &[RankView], now: u64) -> String {
     if left_out > 0 {
         let _ = writeln!(text, "  … and {left_out} more rows");
     }
+    awaited_requests(ranks, &mut text);
     text
+}
+
+/// Ranks whose requests are named, one by one. A choice: the reason should not scroll away.
+const NAMED_RANKS_MAX: usize = 4;
+
+/// Adds what the first ranks wait for that wait for several requests.
+fn awaited_requests(ranks: &[RankView], text: &mut String) {
+    let mut found = ranks
+        .iter()
+        .enumerate()
+        .filter_map(|(number, rank)| Some((number, rank, rank.awaited_in_words()?)));
+    for (number, rank, requests) in found.by_ref().take(NAMED_RANKS_MAX) {
+        let _ = writeln!(text, "  rank {number}, {}: {requests}", rank.call);
+    }
+    match found.count() {
+        0 => {}
+        more => {
+            _ = writeln!(
+                text,
+                "  … and {more} more ranks that wait for several requests"
+            )
+        }
+    }
 }
 
 /// Cells of a row: call, communicator, awaited rank, tag, duration.
@@ -71,20 +95,34 @@ fn row(rank: &RankView, now: u64) -> Row {
     } else {
         String::new()
     };
+    let more = match rank.awaited_count {
+        0 | 1 => String::new(),
+        _ if rank.peer == PEER_SEVERAL && !rank.is_collective() => String::new(),
+        count => format!(", {} more", count - 1),
+    };
+    let function = match rank.function() {
+        function if function == rank.call => String::new(),
+        function => format!("{function}, "),
+    };
     let on_window = rank.window_wait();
     let (peer, tag) = match (rank.is_collective(), rank.peer) {
         _ if let Some(what) = &on_window => (what.clone(), String::new()),
         (true, _) => (
-            format!("collective #{}{root}", rank.collective),
+            format!("{function}collective #{}{root}{more}", rank.collective),
             String::new(),
         ),
-        (_, -1) => ("any rank".into(), tag(rank.tag)),
+        (_, -1) => (format!("any rank{more}"), tag(rank.tag)),
         (_, PEER_OWN_PROGRAM) => ("its own program".into(), String::new()),
         (_, PEER_AT_PORT) => ("another group, at a port".into(), String::new()),
+        (_, ..-1) if rank.awaited_count > 1 => {
+            (format!("{} requests", rank.awaited_count), String::new())
+        }
+        (_, ..-1) if !rank.operation.is_empty() => (rank.operation.clone(), String::new()),
         (_, ..-1) => ("several".into(), String::new()),
         (_, peer) => match rank.peer_elsewhere {
             Some((job, peer)) => (format!("rank {peer} of job {job:x}"), tag(rank.tag)),
-            None => (format!("rank {peer}"), tag(rank.tag)),
+            None if rank.operation == "a send" => (format!("rank {peer}{more}"), String::new()),
+            None => (format!("rank {peer}{more}"), tag(rank.tag)),
         },
     };
     let comm = if rank.peer < -1 && !rank.is_collective() && on_window.is_none() {

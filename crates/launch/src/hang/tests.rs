@@ -25,6 +25,9 @@ fn waiting(call: &str, peer: i32, tag: i32) -> RankView {
         tag,
         collective: 0,
         root: -1,
+        operation: String::new(),
+        awaited_count: 0,
+        awaited: Vec::new(),
         sent: 5,
         received: 5,
     }
@@ -91,9 +94,95 @@ fn a_peer_that_has_finished() {
         text.contains("rank 0 waits in MPI_Recv (tag 7) for rank 1, which has ended"),
         "{text}"
     );
+    let text = said(&[waiting("MPI_Probe", -1, 7), waiting("MPI_Recv", -1, 7)]);
+    assert!(
+        text.contains("any rank, but nobody sends: all receive"),
+        "{text}"
+    );
     let text = said(&[waiting("MPI_Probe", -1, 7), ended(RankPhase::Finalized)]);
     assert!(
         text.contains("any rank, but all others have finished"),
+        "{text}"
+    );
+}
+
+#[test]
+fn several_requests() {
+    let one = |operation: &str, peer, tag, collective| AwaitedView {
+        operation: operation.into(),
+        context: 0,
+        peer,
+        tag,
+        collective,
+    };
+    let awaited = vec![
+        one("a receive", 1, 7, 0),
+        one("a send", 1, -1, 0),
+        one("MPI_Ibarrier", -2, -1, 3),
+    ];
+    let all = RankView {
+        operation: "a receive".into(),
+        awaited_count: 5,
+        awaited: awaited.clone(),
+        ..waiting("MPI_Waitall", 1, 7)
+    };
+    let any = RankView {
+        awaited_count: 3,
+        awaited,
+        ..waiting("MPI_Waitany", -2, -1)
+    };
+    let table = report(&[all.clone(), any.clone()], 3 * SECOND);
+    let requests = "a receive from rank 1, tag 7, on MPI_COMM_WORLD; a send to rank 1 on \
+                    MPI_COMM_WORLD; MPI_Ibarrier on MPI_COMM_WORLD (collective #3)";
+    for text in [
+        "rank 1, 4 more".into(),
+        "3 requests".into(),
+        format!("rank 0, MPI_Waitall: {requests}; 2 more\n"),
+        format!("rank 1, MPI_Waitany: {requests}\n"),
+    ] {
+        assert!(table.contains(&text), "{text}: {table}");
+    }
+    // All have to be complete: the first is enough for a cycle.
+    let text = said(&[all.clone(), waiting("MPI_Recv", 0, 2)]);
+    assert!(
+        text.contains("ranks 0 and 1 wait for each other, all receiving"),
+        "{text}"
+    );
+    let text = said(&[all, any]);
+    assert!(
+        text.contains("rank 0 waits in MPI_Waitall (tag 7) for rank 1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_function_that_has_started_a_request() {
+    let started = |operation: &str| RankView {
+        operation: operation.into(),
+        ..collective("MPI_Wait", 4, -1)
+    };
+    let text = said(&[started("MPI_Ibarrier"), started("MPI_Iallgather")]);
+    assert!(
+        text.contains("rank 0 is in MPI_Wait for MPI_Ibarrier but rank 1 in MPI_Wait for MPI_Iall"),
+        "{text}"
+    );
+    let text = said(&[started("MPI_Ibarrier"), waiting("MPI_Recv", -1, 3)]);
+    assert!(
+        text.contains("rank 0 waits in MPI_Wait for MPI_Ibarrier (collective #4)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_partition_that_is_not_ready() {
+    let one = RankView {
+        operation: "MPI_Psend_init, 1 of 4 not ready".into(),
+        ..waiting("MPI_Wait", -2, -1)
+    };
+    let text = said(&[one]);
+    assert!(
+        text.contains("MPI_Wait for MPI_Psend_init, 1 of 4 not ready")
+            && text.contains("MPI_Pready"),
         "{text}"
     );
 }

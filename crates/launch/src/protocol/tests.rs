@@ -71,6 +71,9 @@ fn fuzz_frames() {
         tag: 3,
         collective: 0,
         root: -1,
+        operation: "MPI_Ibarrier".into(),
+        awaited_count: 2,
+        awaited: vec![AwaitedView::default(); 2],
         sent: 1,
         received: 1,
     };

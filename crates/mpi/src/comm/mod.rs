@@ -232,16 +232,7 @@ impl std::fmt::Debug for Comm {
 
 impl Describe for Comm {
     fn describe(&self, _device: &mut Device, status: &ferry_job::RankStatus) {
-        let mut name = [0u8; 40];
-        let text = self.name();
-        let len = text.len().min(name.len());
-        name[..len].copy_from_slice(&text[..len]);
-        for (word, bytes) in status.comm_name.iter().zip(name.chunks_exact(8)) {
-            word.store(
-                u64::from_le_bytes(bytes.try_into().unwrap_or_default()),
-                Ordering::Relaxed,
-            );
-        }
+        status.comm_name.store(&self.name());
         status.comm_size.store(self.size(), Ordering::Relaxed);
         status.comm_rank.store(self.rank as i32, Ordering::Relaxed);
         status.collective.store(0, Ordering::Relaxed);

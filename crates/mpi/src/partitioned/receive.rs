@@ -10,6 +10,7 @@ use crate::pt2pt::{Buffer, PersistentBuffer};
 use crate::request::{Active, Outcome, SuccessStatus, Work};
 use crate::state_lock::StateLock;
 use crate::{Comm, Request, Result, err};
+use ferry_job::RankStatus;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -442,6 +443,13 @@ impl Work for Receiving {
             tag: self.tag,
             bytes: state.bytes(),
         })
+    }
+    fn describe(&self, _d: &mut Device, status: &RankStatus) {
+        let Some(from) = self.from else { return };
+        status.operation.store(b"MPI_Precv_init");
+        let peer = self.comm.peer(from) as i32;
+        status.peer.store(peer, Ordering::Relaxed);
+        status.tag.store(self.tag as i32, Ordering::Relaxed);
     }
     fn outcome(&self) -> Outcome {
         let state = self.state.lock();

@@ -11,6 +11,7 @@ use crate::pt2pt::Buffer;
 use crate::request::{Active, Outcome, SuccessStatus, Work};
 use crate::state_lock::StateLock;
 use crate::{Comm, Request, Result, err};
+use ferry_job::RankStatus;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -295,6 +296,19 @@ impl Work for Sending {
         }
         self.is_active.store(false, Ordering::Relaxed);
         Some(SuccessStatus::Empty)
+    }
+    fn describe(&self, _d: &mut Device, status: &RankStatus) {
+        let (unready, all) = (self.state.lock().unready, self.parts.partitions);
+        match (unready, self.to) {
+            (0, Some(to)) => {
+                status.operation.store(b"MPI_Psend_init");
+                status.peer.store(to as i32, Ordering::Relaxed);
+            }
+            _ => {
+                let text = format!("MPI_Psend_init, {unready} of {all} not ready");
+                status.operation.store(text.as_bytes());
+            }
+        }
     }
     fn outcome(&self) -> Outcome {
         Outcome {

@@ -15,6 +15,7 @@ pub use work::{Flag, Work};
 use crate::device::{self, Describe, Device, DeviceGuard, ReqId, WaitingFor};
 use crate::partitioned::Partitioned;
 use crate::{Comm, Error, Identity, Result, err};
+use ferry_job::AWAITED_MAX;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ops::Deref;
@@ -546,7 +547,14 @@ impl Describe for Request {
             }
             _ => return,
         };
-        if let Some(asked) = d.posted_pattern(req) {
+        let is_send = self.operation().class == Class::Send;
+        let what: &[u8] = if is_send { b"a send" } else { b"a receive" };
+        status.operation.store(what);
+        if is_send {
+            if let Some(to) = d.send_target(req) {
+                status.peer.store(to as i32, Ordering::Relaxed);
+            }
+        } else if let Some(asked) = d.posted_pattern(req) {
             let peer = asked.source.map_or(-1, |rank| comm.peer(rank) as i32);
             let tag = asked.tag.only().map_or(-1, |tag| tag as i32);
             status.peer.store(peer, Ordering::Relaxed);
@@ -555,14 +563,86 @@ impl Describe for Request {
     }
 }
 
-/// What mpiexec's hang report shows for a wait for `requests`. `one` is the first of them.
+/// Several requests that a call waits for.
+struct Several<'a, R> {
+    requests: &'a [R],
+    /// All of them have to be complete before the call returns.
+    all: bool,
+}
+
+impl<R: Deref<Target = Request>> Several<'_, R> {
+    /// What mpiexec's hang report shows for a wait for them. `one` is the first of them.
+    #[inline]
+    fn waiting_for<'a>(&'a self, one: &'a Request) -> WaitingFor<'a> {
+        let is_general = |r: &Request| r.operation().class == Class::Generalized;
+        if self.requests.len() == 1
+            || is_general(one) && self.requests.iter().all(|r| is_general(r))
+        {
+            one.waiting_for()
+        } else {
+            WaitingFor {
+                details: Some(self),
+                ..WaitingFor::SEVERAL
+            }
+        }
+    }
+}
+
+impl<R: Deref<Target = Request>> Describe for Several<'_, R> {
+    /// Tells of the first ones that are not complete.
+    fn describe(&self, d: &mut Device, status: &ferry_job::RankStatus) {
+        let mut first: [Option<&Request>; AWAITED_MAX] = [None; AWAITED_MAX];
+        let mut count = 0;
+        for request in self.requests {
+            if !request.is_complete(d) {
+                if let Some(place) = first.get_mut(count) {
+                    *place = Some(request);
+                }
+                count += 1;
+            }
+        }
+        status.awaited_count.store(count as u32, Ordering::Relaxed);
+        // The first one last: the fields tell of it in the end.
+        for (at, request) in first.iter().enumerate().rev() {
+            if let Some(request) = request {
+                let WaitingFor { context, peer, .. } = request.waiting_for();
+                status.context.store(context.0, Ordering::Relaxed);
+                status.peer.store(peer, Ordering::Relaxed);
+                status.tag.store(-1, Ordering::Relaxed);
+                status.collective.store(0, Ordering::Relaxed);
+                status.operation.clear();
+                request.describe(d, status);
+                status.keep_awaited(at);
+            }
+        }
+        if !self.all && count > 1 {
+            status
+                .peer
+                .store(ferry_job::PEER_SEVERAL, Ordering::Relaxed);
+            status.collective.store(0, Ordering::Relaxed);
+            status.operation.clear();
+        }
+    }
+}
+
+/// As [`wait_until`], for all of the requests.
 #[inline]
-fn waiting_for<'a>(one: &'a Request, requests: &[impl Deref<Target = Request>]) -> WaitingFor<'a> {
-    let is_general = |r: &Request| r.operation().class == Class::Generalized;
-    if requests.len() == 1 || is_general(one) && requests.iter().all(|r| is_general(r)) {
-        one.waiting_for()
-    } else {
-        WaitingFor::SEVERAL
+pub fn wait_until_all(
+    requests: &[impl Deref<Target = Request>],
+    done: impl FnMut(&mut Device) -> bool,
+) {
+    wait_for_several(requests, true, done);
+}
+
+#[inline]
+fn wait_for_several(
+    requests: &[impl Deref<Target = Request>],
+    all: bool,
+    done: impl FnMut(&mut Device) -> bool,
+) {
+    if let Some(one) = requests.first() {
+        let several = Several { requests, all };
+        device::wait_until(&several.waiting_for(one), done);
     }
 }
 
@@ -573,16 +653,14 @@ pub fn wait_until(
     requests: &[impl Deref<Target = Request>],
     done: impl FnMut(&mut Device) -> bool,
 ) {
-    if let Some(one) = requests.first() {
-        device::wait_until(&waiting_for(one, requests), done);
-    }
+    wait_for_several(requests, false, done);
 }
 
 /// Blocks until all of `requests` are complete.
 #[inline]
 pub fn wait_all(requests: &[impl Deref<Target = Request>]) {
     let mut first = 0;
-    wait_until(requests, |d| {
+    wait_until_all(requests, |d| {
         while first < requests.len() && requests[first].is_complete(d) {
             first += 1;
         }
@@ -593,10 +671,7 @@ pub fn wait_all(requests: &[impl Deref<Target = Request>]) {
 /// Blocks until one of `requests` is complete. At least one is active. Returns its index.
 pub fn wait_any(requests: &[impl Deref<Target = Request>]) -> usize {
     let mut found = 0;
-    let Some(one) = requests.first() else {
-        return 0;
-    };
-    device::wait_until(&waiting_for(one, requests), |d| {
+    wait_until(requests, |d| {
         match requests.iter().position(|r| r.is_complete(d)) {
             Some(at) => {
                 found = at;

@@ -138,7 +138,7 @@ pub fn waitall<R: RequestForm>(
     }
     // In their order, as long as they succeed: each is looked at once.
     let (mut completed, mut unused) = (0, Vec::new());
-    request::wait_until(&all, |d| {
+    request::wait_until_all(&all, |d| {
         while let Some(&ArrayRequest { at, request }) = all.get(completed) {
             let status = array_of_statuses.at(at);
             match complete_successful(&mut array_of_requests[at], request, d, status) {

@@ -1,5 +1,6 @@
 //! What a hang report says of a collective.
 
+use super::signature::Form;
 use super::tag::CollTag;
 use super::unreceived::message_at_board;
 use crate::Comm;
@@ -32,6 +33,10 @@ impl Describe for HangDescription<'_> {
         let ordinal = self.tag.ordinal(self.comm);
         status.collective.store(ordinal, Ordering::Relaxed);
         status.root.store(self.root.max(-1), Ordering::Relaxed);
+        let function = self.tag.signature().function();
+        if function.form() != Form::Blocking {
+            status.operation.store(function.to_string().as_bytes());
+        }
     }
 
     fn is_hopeless(&self, device: &Device) -> bool {
