@@ -25,6 +25,13 @@ def commands(cases):
             within=2,
         )
     cases.case(
+        "an algorithm that is none",
+        cases.mpiexec("-n", 1, die, "fine", environment={"FERRY_COLL_BCAST": "magic"}),
+        status="bad",
+        words=['FERRY_COLL_BCAST is "magic"; what can be chosen is auto, messages, '],
+        within=2,
+    )
+    cases.case(
         "no ranks",
         cases.mpiexec("-n", 0, cases.die, "fine"),
         status="bad",

@@ -71,6 +71,25 @@ def messages(cases):
         without=["no rank will send"],
     )
     cases.case(
+        "requests of which some are waited for in vain",
+        cases.mpiexec("-n", 2, die, "several"),
+        status="bad",
+        within=6,
+        words=[
+            "MPI_Waitall +MPI_COMM_WORLD +rank 1, 1 more +31",
+            "rank 0, MPI_Waitall: a receive from rank 1, tag 31, on MPI_COMM_WORLD; "
+            "a receive from rank 1, tag 32, on MPI_COMM_WORLD",
+            "ranks 0 and 1 wait for each other, all receiving",
+        ],
+    )
+    cases.case(
+        "a partition that is not released",
+        cases.mpiexec("-n", 2, die, "not-ready"),
+        status="bad",
+        within=6,
+        words=["rank 0 waits in MPI_Wait for MPI_Psend_init, 1 of 4 not ready", "MPI_Pready"],
+    )
+    cases.case(
         "a message with another tag",
         cases.mpiexec("-n", 2, die, "tag"),
         status="bad",
@@ -136,8 +155,8 @@ def collectives(cases):
         status="bad",
         within=8,
         words=[
-            "0, 1  MPI_Wait +MPI_COMM_WORLD +collective #2",
-            "ranks 0, 1 wait in MPI_Wait for collective #2 on MPI_COMM_WORLD, which not all",
+            "0, 1  MPI_Wait +MPI_COMM_WORLD +MPI_Ibarrier, collective #2",
+            r"ranks 0, 1 wait in MPI_Wait for MPI_Ibarrier \(collective #2\) on MPI_COMM_WORLD",
         ],
     )
     cases.case(
@@ -214,8 +233,21 @@ def lengths(cases):
                     ),
                     status="bad",
                     within=6,
-                    words=[f"MPI_ERR_TRUNCATE: rank [0-9] sent [0-9]+ bytes in MPI_{call}"],
+                    words=[
+                        f"MPI_ERR_TRUNCATE: rank [0-9] (sent [0-9]+ bytes in MPI_{call}"
+                        f"|takes part in MPI_{call} with [0-9]+ bytes)"
+                    ],
                 )
+    # Some of these wait at a board, one by messages.
+    for call in ("allreduce", "alltoall", "iallreduce"):
+        for ranks in (2, 4):
+            cases.case(
+                f"{call} with lengths that differ on {ranks}, returned to each",
+                cases.mpiexec("-n", ranks, die, f"lengths-{call}", ranks - 1, "return"),
+                status=0,
+                within=6,
+                words=[f"rank {rank}: truncated" for rank in range(ranks)],
+            )
 
 
 def threads(cases):

@@ -78,6 +78,42 @@ static int bad_root(void)
 {
     return MPI_Bcast(&value, 1, MPI_INT, world_size + 1, MPI_COMM_WORLD);
 }
+static int root_of_intercommunicators(void)
+{
+    return MPI_Bcast(&value, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD);
+}
+static int any_source_dest(void)
+{
+    MPI_Comm comm = MPI_COMM_WORLD;
+    return MPI_Sendrecv_replace(&value, 1, MPI_INT, MPI_ANY_SOURCE, 0, 0, 0, comm,
+                                MPI_STATUS_IGNORE);
+}
+static int null_pready(void)
+{
+    return MPI_Pready(0, MPI_REQUEST_NULL);
+}
+static int truncated_matched(void)
+{
+    MPI_Request request;
+    MPI_Message message;
+    MPI_Isend(many, 10, MPI_INT, 0, 1, MPI_COMM_SELF, &request);
+    MPI_Mprobe(0, 1, MPI_COMM_SELF, &message, MPI_STATUS_IGNORE);
+    int code = MPI_Mrecv(many + 20, 4, MPI_INT, &message, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    return code;
+}
+static void window_handler(MPI_Win *win, int *code, ...)
+{
+    (void)win, (void)code;
+}
+static int handler_of_windows(void)
+{
+    MPI_Errhandler handler;
+    MPI_Win_create_errhandler(window_handler, &handler);
+    int code = MPI_Comm_set_errhandler(MPI_COMM_SELF, handler);
+    MPI_Errhandler_free(&handler);
+    return code;
+}
 static int negative_root(void)
 {
     return MPI_Reduce(&value, many, 1, MPI_INT, MPI_SUM, -8, MPI_COMM_WORLD);
@@ -296,6 +332,11 @@ static const struct {
     {"null_buffer", null_buffer, MPI_ERR_BUFFER, 0},
     {"bad_root", bad_root, MPI_ERR_ROOT, 0},
     {"negative_root", negative_root, MPI_ERR_ROOT, 0},
+    {"root_of_intercommunicators", root_of_intercommunicators, MPI_ERR_ROOT, 0},
+    {"any_source_dest", any_source_dest, MPI_ERR_RANK, 0},
+    {"null_pready", null_pready, MPI_ERR_REQUEST, 0},
+    {"truncated_matched", truncated_matched, MPI_ERR_TRUNCATE, 0},
+    {"handler_of_windows", handler_of_windows, MPI_ERR_ERRHANDLER, 0},
     {"null_op", null_op, MPI_ERR_OP, 0},
     {"op_for_type", op_for_type, MPI_ERR_OP, 0},
     {"op_derived", op_derived, MPI_ERR_OP, 0},

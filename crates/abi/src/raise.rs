@@ -1,5 +1,6 @@
 //! Raising of errors: from an error to its code and its error handler (MPI 5.0 §9.3).
 
+use crate::args::ranks;
 use crate::constants::{MPI_COMM_SELF, MPI_FILE_NULL};
 use crate::handle::{self, Handle};
 use crate::{codes, entry};
@@ -168,7 +169,7 @@ pub fn comm_text(comm: &Comm) -> String {
         } else {
             "a communicator"
         };
-        format!(" on {kind} of {} ranks", comm.size())
+        format!(" on {kind} of {}", ranks(comm.size()))
     } else {
         format!(" on {name}")
     }
@@ -178,7 +179,7 @@ pub fn comm_text(comm: &Comm) -> String {
 pub fn win_text(win: &Win) -> String {
     let name = String::from_utf8_lossy(&win.name()).into_owned();
     if name.is_empty() {
-        format!(" on a window of {} ranks", win.ranks())
+        format!(" on a window of {}", ranks(win.ranks()))
     } else {
         format!(" on window {name}")
     }

@@ -26,6 +26,19 @@ pub enum Target {
     Any,
 }
 
+impl Target {
+    /// Such objects, in messages.
+    pub fn text(self) -> &'static str {
+        match self {
+            Target::Comm => "communicators",
+            Target::Win => "windows",
+            Target::File => "files",
+            Target::Session => "sessions",
+            Target::Any => "any object",
+        }
+    }
+}
+
 /// A user's handler. Called with the handle of the object that the error is raised on, and the
 /// code. Returns the code for the call to return: the handler may have changed it, as in MPICH (MPI
 /// 5.0 §9.3 gives it the code's address).
@@ -114,6 +127,11 @@ impl Errhandler {
     /// Its action.
     pub fn action(&self) -> &Action {
         &self.action
+    }
+
+    /// The kind of object that it was made for.
+    pub fn target(&self) -> Target {
+        self.target
     }
 
     /// May it be set on objects of kind `target`?

@@ -68,7 +68,22 @@ fn bad_rank(value: i32, name: &str, comm: &Comm) -> Error {
         },
         comm.remote_group().size(),
     );
-    err!(Rank, "{name} is {value}, but {whose} has {}", ranks(size))
+    let hint = rank_constant(value);
+    err!(
+        Rank,
+        "{name} is {value}{hint}, but {whose} has {}",
+        ranks(size)
+    )
+}
+
+/// What to say of a constant for ranks where it is none.
+fn rank_constant(value: i32) -> &'static str {
+    match value {
+        MPI_ANY_SOURCE => " (MPI_ANY_SOURCE, which is for receives)",
+        MPI_ROOT => " (MPI_ROOT, which is for collectives on intercommunicators)",
+        MPI_PROC_NULL => " (MPI_PROC_NULL)",
+        _ => "",
+    }
 }
 
 /// A tag to send with.
@@ -136,7 +151,8 @@ fn bad_root(value: i32, comm: &Comm) -> Error {
     };
     err!(
         Root,
-        "root is {value}, but {whose} has {}",
+        "root is {value}{}, but {whose} has {}",
+        rank_constant(value),
         ranks(comm.remote_group().size())
     )
 }
@@ -180,7 +196,8 @@ pub fn rooted_role(root: &Root, comm: &Comm) -> RootedRole {
     }
 }
 
-fn ranks(size: u32) -> String {
+/// "1 rank" or "4 ranks".
+pub fn ranks(size: u32) -> String {
     if size == 1 {
         "1 rank".into()
     } else {

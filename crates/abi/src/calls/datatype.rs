@@ -307,7 +307,8 @@ pub fn type_match_size(typeclass: i32, size: i32, datatype: New<Datatype>) -> Re
     let Some(found) = Datatype::match_size(class, size.into()) else {
         return Err(err!(
             Arg,
-            "size is {size}, but no {class:?} type has this many bytes"
+            "size is {size}, but no type of class {} has this many bytes",
+            format!("{class:?}").to_lowercase()
         ));
     };
     give_shared(found, &datatype);

@@ -69,7 +69,9 @@ pub fn check(handler: &Errhandler, target: Target) -> Result<()> {
     } else {
         Err(err!(
             ErrhandlerArg,
-            "errhandler was made for objects of another kind ({handler:?})"
+            "errhandler was made for {}, and cannot be set on {}",
+            handler.target().text(),
+            target.text()
         ))
     }
 }

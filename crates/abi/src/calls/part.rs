@@ -83,9 +83,13 @@ pub fn precv_init(
 
 /// The request that a program names.
 fn look_up<R: RequestForm>(request: R) -> Result<&'static Arc<Request>> {
-    request
-        .request()
-        .ok_or_else(|| err!(Request, "request is no valid request handle"))
+    request.request().ok_or_else(|| match request == R::null() {
+        true => err!(Request, "request is MPI_REQUEST_NULL"),
+        false => err!(
+            Request,
+            "request is no valid request handle (freed, or never set)"
+        ),
+    })
 }
 
 /// Releases partitions of a started send.

@@ -31,7 +31,8 @@ pub use ferry_schedule::{
 };
 pub use neighbour::{exchange_with, neighbours};
 pub use select::{
-    AlgorithmSetting, AlgorithmSettings, process_setting, set_process_setting, variable_name,
+    AlgorithmSetting, AlgorithmSettings, check_variables, process_setting, set_process_setting,
+    variable_name,
 };
 
 use crate::device::Device;

@@ -5,7 +5,8 @@
 mod setting;
 
 pub use setting::{
-    AlgorithmSetting, AlgorithmSettings, process_setting, set_process_setting, variable_name,
+    AlgorithmSetting, AlgorithmSettings, check_variables, process_setting, set_process_setting,
+    variable_name,
 };
 
 use crate::Comm;

@@ -4,6 +4,7 @@
 //! It is the environment variable `FERRY_COLL_<NAME>`, a control variable of that name, or the key
 //! `ferry_coll_<name>` of a communicator's info.
 
+use crate::{Result, err};
 use ferry_schedule::{Algorithm, Kind};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -101,8 +102,27 @@ pub fn variable_name(kind: Kind) -> String {
     format!("FERRY_COLL_{}", kind.name().to_uppercase())
 }
 
-/// What is asked for in this process. The variable is read once. A value that this kind does not
-/// have is ignored.
+/// Checks the variables of all kinds.
+///
+/// Errors: a value that the kind does not have.
+pub fn check_variables() -> Result<()> {
+    for kind in Kind::ALL {
+        let name = variable_name(kind);
+        let value = std::env::var(&name).unwrap_or_default();
+        let text = value.trim();
+        if !text.is_empty() && AlgorithmSetting::from_name(kind, text).is_none() {
+            let all: Vec<_> = AlgorithmSetting::all(kind).map(|s| s.name()).collect();
+            let all = all.join(", ");
+            return Err(err!(
+                Other,
+                "{name} is {text:?}; what can be chosen is {all}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What is asked for in this process. The variable is read once.
 #[inline]
 pub fn process_setting(kind: Kind) -> AlgorithmSetting {
     match OF_PROCESS.get(kind) {
