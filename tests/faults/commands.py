@@ -26,7 +26,7 @@ def commands(cases):
         )
     cases.case(
         "an algorithm that is none",
-        cases.mpiexec("-n", 1, die, "fine", environment={"FERRY_COLL_BCAST": "magic"}),
+        cases.mpiexec("-n", 1, cases.die, "fine", environment={"FERRY_COLL_BCAST": "magic"}),
         status="bad",
         words=['FERRY_COLL_BCAST is "magic"; what can be chosen is auto, messages, '],
         within=2,

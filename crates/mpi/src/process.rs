@@ -135,11 +135,8 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
     if let Some(client) = &client {
         client.let_ranks_read_memory();
     }
-<<<<<<< HEAD
     InitialErrhandler::from_environment().map_err(|e| err!(Other, "{e}"))?;
-=======
     crate::coll::check_variables()?;
->>>>>>> d79bfdce (errors: constants and kinds by their names; FERRY_COLL_… with an unknown algorithm is an error)
     let overlaps = overlap::Mode::from_environment()? != overlap::Mode::Off;
     let progress = wants_progress_thread()? || overlaps;
     if progress && segment.as_ref().is_some_and(|s| s.machine.is_some()) {
