@@ -61,10 +61,11 @@ static void add(const char *name, MPI_Comm comm)
 
 static void choose_algorithms(void)
 {
-    static const char *const choices[][7] = {
+    static const char *const choices[][8] = {
         {"BARRIER", "dissemination", "binomial"},
-        {"BCAST", "flat", "binomial", "scatter_doubling", "scatter_ring", "chain", "binary_tree"},
-        {"REDUCE", "flat", "binomial", "halving"},
+        {"BCAST", "flat", "binomial", "scatter_doubling", "scatter_ring", "chain", "binary_tree",
+         "two_trees"},
+        {"REDUCE", "flat", "binomial", "halving", "binary_tree", "two_trees"},
         {"ALLREDUCE", "doubling", "halving", "ring", "reduce_bcast"},
         {"GATHER", "flat", "binomial"},
         {"SCATTER", "flat", "binomial"},
@@ -72,12 +73,12 @@ static void choose_algorithms(void)
         {"ALLGATHERV", "bruck", "ring"},
         {"ALLTOALL", "bruck", "spread", "pairwise"},
         {"REDUCE_SCATTER", "halving", "pairwise", "reduce_scatter"},
-        {"SCAN", "doubling", "chain"}};
+        {"SCAN", "doubling", "chain", "binary_tree"}};
     Random random = random_from(seed);
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         char name[40];
         int n = 1;
-        while (n < 7 && choices[i][n])
+        while (n < 8 && choices[i][n])
             n++;
         snprintf(name, sizeof name, "FERRY_COLL_%s", choices[i][0]);
         setenv(name, choices[i][1 + random_below(&random, n - 1)], 0);

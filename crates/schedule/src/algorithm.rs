@@ -35,6 +35,7 @@ named_enum! {
         ScatterDoubling = "scatter_doubling",
         Chain = "chain",
         BinaryTree = "binary_tree",
+        TwoTrees = "two_trees",
         Doubling = "doubling",
         Halving = "halving",
         Ring = "ring",
@@ -86,16 +87,17 @@ impl Kind {
                 ScatterRing,
                 Chain,
                 BinaryTree,
+                TwoTrees,
                 Hierarchical,
             ],
-            Kind::Reduce => &[Flat, Binomial, Halving, Hierarchical],
+            Kind::Reduce => &[Flat, Binomial, Halving, BinaryTree, TwoTrees, Hierarchical],
             Kind::Allreduce => &[Doubling, Halving, Ring, ReduceBcast, Hierarchical],
             Kind::Gather | Kind::Scatter => &[Flat, Binomial],
             Kind::Allgather => &[Doubling, Bruck, Ring, GatherBcast, Hierarchical],
             Kind::Allgatherv => &[Bruck, Ring],
             Kind::Alltoall => &[Bruck, Spread, Pairwise, Hierarchical],
             Kind::ReduceScatter => &[Halving, Pairwise, ReduceScatter, Hierarchical],
-            Kind::Scan => &[Doubling, Chain, Hierarchical],
+            Kind::Scan => &[Doubling, Chain, BinaryTree, Hierarchical],
         }
     }
 }

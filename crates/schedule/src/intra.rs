@@ -11,7 +11,7 @@ use crate::node_map::NodeMap;
 use crate::plan::{Block, Collective, CommView, Reduction, Root, Varying, at, input, prefix_sums};
 use crate::reduce::{self, Operand};
 use crate::reduce_scatter::{self, Shares};
-use crate::step::{Builder, Piece, Region, Team};
+use crate::step::{Builder, Piece, Region, Team, cut};
 use crate::{allreduce, alltoall, barrier, bcast, scan};
 use std::ops::Range;
 
@@ -126,15 +126,20 @@ fn data(x: Operand, output: Piece, of: Reduction) -> Data {
 }
 
 impl<'a> Planner<'a> {
-    /// Chooses the algorithm for so many bytes.
-    fn choose(&mut self, bytes: i64, commutes: bool) -> Algorithm {
-        let problem = Problem {
+    /// The call as the choice of an algorithm sees it.
+    fn problem(&self, bytes: i64, commutes: bool) -> Problem {
+        Problem {
             kind: self.kind,
             ranks: self.t.size,
             bytes,
             commutes,
             nodes: self.nodes.map(NodeMap::shape),
-        };
+        }
+    }
+
+    /// Chooses the algorithm for so many bytes.
+    fn choose(&mut self, bytes: i64, commutes: bool) -> Algorithm {
+        let problem = self.problem(bytes, commutes);
         let algorithm = problem.choose(self.cost, self.forced);
         self.chosen = Some(algorithm);
         algorithm
@@ -143,6 +148,12 @@ impl<'a> Planner<'a> {
     /// Chooses the algorithm of a reduction.
     fn choose_reduction(&mut self, of: Reduction) -> Algorithm {
         self.choose(of.count * of.element, of.commutes)
+    }
+
+    /// Elements of a segment of a reduction, if `algorithm` works in segments.
+    fn segment(&self, of: Reduction, algorithm: Algorithm) -> i64 {
+        let problem = self.problem(of.count * of.element, of.commutes);
+        problem.segment(algorithm, self.cost, of.count)
     }
 
     /// The levels of the communicator, if the algorithm is the one that uses them.
@@ -167,8 +178,10 @@ impl<'a> Planner<'a> {
         let t = self.t;
         let Root::Rank(root) = root else { return };
         let data = Piece::new(Region::Packed, 0, bytes);
-        let segment = i64::from(self.cost.segment_bytes);
         let algorithm = self.choose(bytes, true);
+        let segment = self
+            .problem(bytes, true)
+            .segment(algorithm, self.cost, bytes);
         match self.levels(algorithm) {
             Some(levels) => levels.bcast(self.b, root, data, bytes),
             None => bcast::run(self.b, algorithm, t, root, data, segment),
@@ -188,7 +201,10 @@ impl<'a> Planner<'a> {
         let algorithm = self.choose_reduction(of);
         match self.levels(algorithm) {
             Some(levels) => levels.reduce(self.b, root, data(x, output, of)),
-            None => reduce::run(self.b, algorithm, t, root, x, output),
+            None => {
+                let segment = self.segment(of, algorithm);
+                reduce::run(self.b, algorithm, t, root, x, output, segment);
+            }
         }
     }
 
@@ -363,6 +379,7 @@ impl<'a> Planner<'a> {
         };
         let shares = Shares {
             start: &|r| i64::from(r) * of.count,
+            is_equal: true,
             output: Piece::recv(0, of.count),
             in_place,
         };
@@ -377,6 +394,7 @@ impl<'a> Planner<'a> {
         let output = Piece::recv(0, counts[t.rank as usize]);
         let shares = Shares {
             start: &|r| starts[r as usize],
+            is_equal: (0..t.size).all(|r| starts[r as usize] == cut(of.count, t.size, r)),
             output,
             in_place,
         };
@@ -393,7 +411,10 @@ impl<'a> Planner<'a> {
         let algorithm = self.choose_reduction(of);
         match self.levels(algorithm) {
             Some(levels) => levels.scan(self.b, data(x, output, of), inclusive),
-            None => scan::run(self.b, algorithm, t, x, output, inclusive),
+            None => {
+                let segment = self.segment(of, algorithm);
+                scan::run(self.b, algorithm, t, x, output, inclusive, segment);
+            }
         }
     }
 

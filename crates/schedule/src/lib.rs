@@ -56,6 +56,7 @@ mod reduce;
 mod reduce_scatter;
 mod scan;
 mod step;
+mod tree;
 
 pub use algorithm::{Algorithm, Kind};
 pub use cost::{Cost, Problem, choices};

@@ -1,7 +1,9 @@
 //! Algorithms of MPI_Reduce (MPI 5.0 §6.9.1).
 
 use crate::algorithm::Algorithm;
+use crate::bcast::{TWO_TREES, TwoTrees};
 use crate::step::{Builder, Piece, Team, parts, power_below, reversed};
+use crate::tree::{self, Flow, Node, Task};
 
 /// Contributions that the root of a flat reduction receives at a time. An estimate.
 const WINDOW: usize = 4;
@@ -15,7 +17,8 @@ pub(crate) struct Operand {
     pub(crate) commutes: bool,
 }
 
-/// By `algorithm`: Flat, Halving, or else Binomial. `output` is significant only at the root.
+/// By `algorithm`: Flat, Halving, BinaryTree, TwoTrees, or else Binomial. `output` is significant only
+/// at the root. Segments of the pipelined ones have `segment` units.
 pub(crate) fn run(
     b: &mut Builder,
     algorithm: Algorithm,
@@ -23,10 +26,13 @@ pub(crate) fn run(
     root: u32,
     x: Operand,
     output: Piece,
+    segment: i64,
 ) {
     match algorithm {
         Algorithm::Flat => flat(b, t, root, x, output),
         Algorithm::Halving => halving(b, t, root, x, output),
+        Algorithm::BinaryTree => binary_tree(b, t, root, x, output, segment),
+        Algorithm::TwoTrees => two_trees(b, t, root, x, output, segment),
         _ => binomial(b, t, root, x, output),
     }
 }
@@ -200,6 +206,110 @@ fn halving(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece) {
     if sits_out && !half.sent {
         b.send(root, half.home);
     }
+}
+
+/// Segments flow up two binary trees in turns, as those of a broadcast flow down. For commutative
+/// operations.
+fn two_trees(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece, segment: i64) {
+    if t.size == 1 {
+        return b.copy(x.input, output);
+    }
+    let places = TwoTrees { t, root }.places();
+    let is_root = t.rank == root;
+    let is_direct = is_root && x.input != output;
+    let parts_of = |whole: Piece, k: i64| tree::segment_of(whole, segment, k);
+    let rooms = [(); 2].map(|()| TWO_TREES.rooms(b, x.input, segment));
+    let into = |side: usize, k: i64| match is_direct {
+        true => parts_of(output, k),
+        // Only the root has children in both trees, and of those one each.
+        false if is_root => rooms[0].of(k, parts_of(x.input, k)),
+        false => rooms[side].of(k / 2, parts_of(x.input, k)),
+    };
+    let levels = tree::levels(t.size);
+    let mut tasks = Vec::new();
+    for k in 0..tree::segments(x.input, segment) {
+        let place = &places[(k % 2) as usize];
+        let from = |side: usize| place.children[side].map(|child| (child, into(side, k)));
+        tasks.push(Task {
+            time: (levels - place.depth) * TWO_TREES.level_steps + k,
+            what: k,
+            receives: [from(0), from(1)],
+        });
+    }
+    TWO_TREES.run(b, tasks, |b, &k| {
+        let place = &places[(k % 2) as usize];
+        let mut sum = parts_of(x.input, k);
+        let Some(parent) = place.parent else {
+            return match is_direct {
+                true => b.reduce(sum, into(0, k)),
+                false => b.reduce(into(0, k), sum),
+            };
+        };
+        for side in (0..2).filter(|&side| place.children[side].is_some()) {
+            b.reduce(sum, into(side, k));
+            sum = into(side, k);
+        }
+        b.send(parent, sum);
+    });
+}
+
+/// How segments flow through one tree.
+const BINARY_TREE: Flow = Flow { level_steps: 1 };
+
+/// Segments flow up a binary tree in the order of ranks, whose root sends the result to the call's
+/// root. Keeps the order of operands.
+fn binary_tree(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece, segment: i64) {
+    let node = Node::new(t.rank + 1, t.size);
+    let of = |label: u32| label - 1;
+    let (left, right) = (node.left().map(of), node.right().map(of));
+    let top = power_below(t.size) - 1;
+    let mut input = x.input;
+    if t.rank == root && root != top && input == output {
+        // The result comes to where the contribution is.
+        input = b.scratch(output.count);
+        b.copy(output, input);
+    }
+    let [lefts, sums] = [(); 2].map(|()| BINARY_TREE.rooms(b, input, segment));
+    let part = |whole: Piece, k: i64| tree::segment_of(whole, segment, k);
+    let levels = tree::levels(t.size);
+    let mut tasks = Vec::new();
+    for k in 0..tree::segments(input, segment) {
+        let like = part(input, k);
+        tasks.push(Task {
+            time: (levels - node.depth()) * BINARY_TREE.level_steps + k,
+            what: Some(k),
+            receives: [
+                left.map(|from| (from, lefts.of(k, like))),
+                right.map(|from| (from, sums.of(k, like))),
+            ],
+        });
+        if t.rank == root && root != top {
+            tasks.push(Task {
+                time: (levels + 1) * BINARY_TREE.level_steps + k,
+                what: None,
+                receives: [Some((top, part(output, k))), None],
+            });
+        }
+    }
+    let above = node.parent().map(of);
+    let above = above.or_else(|| (root != top).then_some(root));
+    BINARY_TREE.run(b, tasks, |b, &what| {
+        let Some(k) = what else { return };
+        let mut sum = part(input, k);
+        if left.is_some() {
+            let into = sums.of(k, sum);
+            match right.is_some() {
+                true => b.reduce(sum, into),
+                false => b.copy(sum, into),
+            }
+            b.reduce(lefts.of(k, sum), into);
+            sum = into;
+        }
+        match above {
+            Some(rank) => b.send(rank, sum),
+            None => b.copy(sum, part(output, k)),
+        }
+    });
 }
 
 /// A recursive halving. The largest power of two of ranks takes part.

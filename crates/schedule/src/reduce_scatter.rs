@@ -10,6 +10,8 @@ use crate::step::{Builder, Piece, Team, cut, power_below};
 pub(crate) struct Shares<'a> {
     /// Element at which rank r's share begins; r up to and including the number of ranks.
     pub(crate) start: &'a dyn Fn(u32) -> i64,
+    /// The shares are nearly equal, as by [`cut`]. False: perhaps not.
+    pub(crate) is_equal: bool,
     /// Where this rank's share of the result goes.
     pub(crate) output: Piece,
     /// The input is in the receive buffer, at whose beginning the output goes.
@@ -62,8 +64,8 @@ fn pairwise(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
 
 /// Recursive halving over the shares. For commutative operations.
 fn halving(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
-    let is_equal = |r: u32| (shares.start)(r) == cut(x.input.count, t.size, r);
-    if t.size.is_power_of_two() && (0..t.size).all(is_equal) {
+    if t.size.is_power_of_two() && shares.is_equal {
+        debug_assert!((0..t.size).all(|r| (shares.start)(r) == cut(x.input.count, t.size, r)));
         return halving_equal(b, t, x, shares);
     }
     let power = power_below(t.size);

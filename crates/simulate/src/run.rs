@@ -199,7 +199,7 @@ impl<'a> Simulation<'a> {
     fn run(mut self) -> Result<Outcome, Error> {
         while let Some(Reverse((now, event))) = self.events.pop() {
             match event {
-                Event::Rank(rank) => self.step(rank),
+                Event::Rank(rank) => self.steps(rank),
                 Event::Departs(message) => self.depart(message, now),
                 Event::Arrives(message, hop) => self.travel(message, hop as usize, now),
             }
@@ -227,15 +227,25 @@ impl<'a> Simulation<'a> {
         (is_local, if is_local { &self.node } else { &self.network })
     }
 
-    /// Carries out a rank's next step. Each is an event of its own, so that links are taken in the
-    /// order of time.
-    fn step(&mut self, rank: u32) {
+    /// Carries out a rank's next steps until something else comes first, so that links are taken in
+    /// the order of time.
+    fn steps(&mut self, rank: u32) {
+        while self.step(rank) {
+            let next = (self.ranks[rank as usize].time, Event::Rank(rank));
+            if self.events.peek().is_some_and(|first| first.0 < next) {
+                return self.events.push(Reverse(next));
+            }
+        }
+    }
+
+    /// Carries out a rank's next step. Returns whether it goes on with the one behind.
+    fn step(&mut self, rank: u32) -> bool {
         let end = self.program.starts[rank as usize + 1];
         let r = &mut self.ranks[rank as usize];
         let Some(op) = self.program.ops[r.at..end].first().copied() else {
             // What is still under way is waited for.
             self.sleep(rank, u32::MAX);
-            return;
+            return false;
         };
         let index = r.started;
         r.at += 1;
@@ -254,11 +264,10 @@ impl<'a> Simulation<'a> {
             }
             Op::Await(before) => {
                 self.sleep(rank, before);
-                return;
+                return false;
             }
         }
-        let time = self.ranks[rank as usize].time;
-        self.events.push(Reverse((time, Event::Rank(rank))));
+        true
     }
 
     fn send(&mut self, rank: u32, message: u32) {

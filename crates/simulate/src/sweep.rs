@@ -6,7 +6,7 @@ use crate::program::picoseconds;
 use crate::run::{Job, Outcome, simulate};
 use crate::{Error, Network};
 use ferry_schedule::{
-    Algorithm, Block, Collective, CommView, Cost, Kind, Reduction, Root, Team, plan,
+    Algorithm, Block, Collective, CommView, Cost, Kind, Problem, Reduction, Root, Team, plan,
 };
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -132,7 +132,10 @@ impl Sweep<'_> {
         let call = call_of(kind, bytes);
         let chosen = chosen(&call, &job);
         let outcomes = kind.algorithms().iter().filter_map(|&algorithm| {
-            let outcome = simulate(&job, &call, Some(algorithm), self.messages_max);
+            let outcome = match self.is_hopeless(kind, bytes, ranks, algorithm) {
+                true => Err(Error::TooManyMessages(self.messages_max)),
+                false => simulate(&job, &call, Some(algorithm), self.messages_max),
+            };
             let is_possible = !matches!(outcome, Err(Error::NotAllowed(_)));
             is_possible.then_some((algorithm, outcome))
         });
@@ -144,6 +147,26 @@ impl Sweep<'_> {
             outcomes: outcomes.collect(),
             bound: bound(kind, bytes, &job),
         })
+    }
+}
+
+impl Sweep<'_> {
+    /// Does the cost model count more messages than may be simulated? Where data have fewer bytes
+    /// than there are ranks, a ring's rounds are mostly empty, and planning them takes long.
+    fn is_hopeless(&self, kind: Kind, bytes: u64, ranks: u32, algorithm: Algorithm) -> bool {
+        let of_all = match kind {
+            Kind::Allgather | Kind::Allgatherv | Kind::ReduceScatter => u64::from(ranks),
+            _ => 1,
+        };
+        let problem = Problem {
+            kind,
+            ranks,
+            bytes: bytes.saturating_mul(of_all).min(i64::MAX as u64) as i64,
+            commutes: true,
+            nodes: None,
+        };
+        let messages = problem.messages(algorithm, &self.cost);
+        problem.allows(algorithm) && messages.is_some_and(|n| n > self.messages_max as f64)
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Options {
     per_node: u32,
     /// Do not simulate what sends more messages than this: a million take about two seconds
     /// and 120 MB
-    #[arg(long, value_name = "N", default_value_t = 4_000_000,
+    #[arg(long, value_name = "N", default_value_t = 10_000_000,
           value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
     messages: u64,
     /// Print every algorithm's time, as comma-separated values

@@ -66,6 +66,9 @@ pub(crate) struct Loads {
 impl Problem {
     /// The loads of an algorithm in one level.
     pub(crate) fn loads(&self, algorithm: Algorithm, cost: &Cost) -> Loads {
+        if let Some(pipeline) = self.pipeline(algorithm) {
+            return pipeline.loads(self, cost);
+        }
         let terms = Terms::of(self);
         match self.kind {
             Kind::Barrier => terms.barrier(algorithm),

@@ -8,10 +8,12 @@
 //! - here: the figures ([`Cost`]), and seconds from loads;
 //! - `load`: the loads of each algorithm, messages and bytes;
 //! - `nodes`: what nodes change, and the time of an algorithm in two levels;
+//! - `pipeline`: what flows through trees in segments, and how long these are;
 //! - `problem`: which algorithms can serve a call, and which is quickest.
 
 mod load;
 mod nodes;
+mod pipeline;
 mod problem;
 
 pub use problem::{Problem, choices};
@@ -45,7 +47,8 @@ pub struct Cost {
     pub copy_s: f64,
     /// Cores that the ranks share. At least the number of ranks if each has its own.
     pub cores: u32,
-    /// Bytes of a segment in pipelined algorithms (chain, binary tree).
+    /// Bytes of a segment in pipelined algorithms. What flows through the trees of `tree` goes in
+    /// shorter ones where the model finds these quicker.
     pub segment_bytes: u32,
     /// Peers with which an all-to-all exchanges at a time.
     pub window_peers: u32,

@@ -52,6 +52,8 @@ impl Problem {
             (Kind::ReduceScatter, Halving) if !self.ranks.is_power_of_two() => each(node_rounds, m),
             (Kind::ReduceScatter, Halving) => each(node_rounds + 1., 2. * m / per_node),
             (Kind::ReduceScatter, Pairwise) => each(others, others / n * m),
+            // Where the ranks of a node do not follow each other, each has its children elsewhere.
+            (_, TwoTrees | BinaryTree) if !shape.consecutive => each(1., m),
             _ => LinkLoad::default(),
         }
     }
@@ -78,9 +80,11 @@ impl Problem {
             (Kind::Barrier, Binomial)
             | (Kind::Bcast, ScatterDoubling)
             | (Kind::Reduce | Kind::Allreduce, Halving)
+            | (Kind::Scan, BinaryTree)
             | (_, ReduceBcast | GatherBcast) => 2. * local_rounds,
-            (Kind::Alltoall, _) | (_, Bruck | Dissemination | Flat | BinaryTree) => 0.,
-            (_, Binomial | Doubling | Halving) => local_rounds,
+            (Kind::Alltoall, _) | (_, Bruck | Dissemination | Flat) => 0.,
+            (Kind::Bcast, BinaryTree) => 0.,
+            (_, Binomial | Doubling | Halving | BinaryTree | TwoTrees) => local_rounds,
             _ => 0.,
         };
         (local * saved).max(0.)

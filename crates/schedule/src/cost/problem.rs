@@ -30,6 +30,7 @@ impl Problem {
                 (Kind::Bcast, ScatterDoubling) | (Kind::Allgather, Doubling) => {
                     self.ranks.is_power_of_two()
                 }
+                (Kind::Reduce, TwoTrees) => self.commutes,
                 (_, Halving | Ring)
                     if matches!(
                         self.kind,
@@ -64,6 +65,12 @@ impl Problem {
         cost.seconds(f64::from(self.ranks), path, work, self.link_load(algorithm))
     }
 
+    /// Messages that all ranks together send, by the model. `None`: it has no figure.
+    pub fn messages(&self, algorithm: Algorithm, cost: &Cost) -> Option<f64> {
+        let in_one_level = algorithm != Algorithm::Hierarchical;
+        in_one_level.then(|| self.loads(algorithm, cost).work.messages)
+    }
+
     /// The algorithm to use: `forced` if it can serve the call, otherwise the cheapest.
     pub fn choose(&self, cost: &Cost, forced: Option<Algorithm>) -> Algorithm {
         if let Some(a) = forced.filter(|&a| self.allows(a)) {
@@ -71,7 +78,8 @@ impl Problem {
         }
         let mut best = (f64::INFINITY, self.kind.algorithms()[0]);
         for &a in self.kind.algorithms() {
-            if self.allows(a) {
+            let is_open = self.pipeline(a).is_none() || self.may_pipeline(cost);
+            if is_open && self.allows(a) {
                 let s = self.seconds(a, cost);
                 if s < best.0 {
                     best = (s, a);

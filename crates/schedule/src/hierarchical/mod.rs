@@ -93,26 +93,38 @@ impl<'a> Levels<'a> {
 
     /// The cheapest algorithm within the node.
     fn choose_intranode(&self, kind: Kind, bytes: i64, commutes: bool) -> Algorithm {
-        choose(kind, self.node_team.size, bytes, commutes, &self.intranode)
+        level(kind, self.node_team.size, bytes, commutes).choose(&self.intranode, None)
     }
 
     /// The cheapest algorithm between nodes.
     fn choose_internode(&self, kind: Kind, bytes: i64, commutes: bool) -> Algorithm {
         let nodes = self.map.shape().nodes;
-        choose(kind, nodes, bytes, commutes, self.internode)
+        level(kind, nodes, bytes, commutes).choose(self.internode, None)
+    }
+
+    /// Units of a segment of `count` units within the node, if `algorithm` works in segments.
+    fn segment_intranode(&self, kind: Kind, algorithm: Algorithm, bytes: i64, count: i64) -> i64 {
+        let level = level(kind, self.node_team.size, bytes, true);
+        level.segment(algorithm, &self.intranode, count)
+    }
+
+    /// The same between nodes.
+    fn segment_internode(&self, kind: Kind, algorithm: Algorithm, bytes: i64, count: i64) -> i64 {
+        let level = level(kind, self.map.shape().nodes, bytes, true);
+        level.segment(algorithm, self.internode, count)
     }
 
     /// The cheapest algorithm between nodes while all ranks of a node use its link.
     fn choose_stripe(&self, kind: Kind, bytes: i64) -> Algorithm {
         let cost = self.internode.of_shared_link(self.node_team.size);
-        choose(kind, self.map.shape().nodes, bytes, true, &cost)
+        level(kind, self.map.shape().nodes, bytes, true).choose(&cost, None)
     }
 
     /// Broadcast within the node, from its member `root`.
     fn bcast_intranode(&self, b: &mut Builder, root: u32, data: Piece, bytes: i64) {
         if self.node_team.size > 1 {
             let algorithm = self.choose_intranode(Kind::Bcast, bytes, true);
-            let segment = units(&self.intranode, data, bytes);
+            let segment = self.segment_intranode(Kind::Bcast, algorithm, bytes, data.count);
             b.sync();
             b.among(&self.members, |b| {
                 bcast::run(b, algorithm, self.node_team, root, data, segment);
@@ -123,8 +135,10 @@ impl<'a> Levels<'a> {
     /// Reduction within the node, to its member `root`.
     fn reduce_intranode(&self, b: &mut Builder, root: u32, d: Data) {
         let algorithm = self.choose_intranode(Kind::Reduce, d.bytes(), d.x.commutes);
+        let count = d.x.input.count;
+        let segment = self.segment_intranode(Kind::Reduce, algorithm, d.bytes(), count);
         b.among(&self.members, |b| {
-            reduce::run(b, algorithm, self.node_team, root, d.x, d.output);
+            reduce::run(b, algorithm, self.node_team, root, d.x, d.output, segment);
         });
     }
 
@@ -148,7 +162,7 @@ impl<'a> Levels<'a> {
         let leader = leaders[self.node as usize];
         if self.rank == leader {
             let algorithm = self.choose_internode(Kind::Bcast, bytes, true);
-            let segment = units(self.internode, data, bytes);
+            let segment = self.segment_internode(Kind::Bcast, algorithm, bytes, data.count);
             let root = self.map.node_of(root);
             b.among(&leaders, |b| {
                 bcast::run(b, algorithm, self.leader_team(), root, data, segment);
@@ -170,10 +184,12 @@ impl<'a> Levels<'a> {
         if self.rank == leader {
             let algorithm = self.choose_internode(Kind::Reduce, d.bytes(), d.x.commutes);
             let x = Operand { input: sum, ..d.x };
+            let segment = self.segment_internode(Kind::Reduce, algorithm, d.bytes(), x.input.count);
             let root = self.map.node_of(root);
             b.sync();
             b.among(&leaders, |b| {
-                reduce::run(b, algorithm, self.leader_team(), root, x, d.output);
+                let team = self.leader_team();
+                reduce::run(b, algorithm, team, root, x, d.output, segment);
             });
         }
     }
@@ -227,6 +243,7 @@ impl<'a> Levels<'a> {
         let own = part(team.rank);
         let shares = Shares {
             start: &start,
+            is_equal: true,
             output: own,
             in_place: d.x.input == d.output,
         };
@@ -328,6 +345,7 @@ impl<'a> Levels<'a> {
             let x = Operand { input: sum, ..x };
             let of_nodes = Shares {
                 start: &start,
+                is_equal: shares.is_equal && self.map.shape().is_equal(),
                 output: own,
                 in_place: false,
             };
@@ -367,10 +385,12 @@ impl<'a> Levels<'a> {
         }
         starts.push(at);
         let stripe = |place: u32| starts[(place * nodes) as usize];
+        let is_equal = shares.is_equal && at % i64::from(self.map.size()) == 0;
         let own = self.node_team.rank;
         let sum = b.scratch(stripe(own + 1) - stripe(own));
         let of_node = Shares {
             start: &stripe,
+            is_equal,
             output: sum,
             in_place: false,
         };
@@ -383,6 +403,7 @@ impl<'a> Levels<'a> {
         let start = |node: u32| starts[(own * nodes + node) as usize] - stripe(own);
         let of_stripe = Shares {
             start: &start,
+            is_equal,
             output: shares.output,
             in_place: false,
         };
@@ -409,8 +430,9 @@ impl<'a> Levels<'a> {
             _ => output,
         };
         let algorithm = self.choose_intranode(Kind::Scan, d.bytes(), x.commutes);
+        let segment = self.segment_intranode(Kind::Scan, algorithm, d.bytes(), output.count);
         b.among(&self.members, |b| {
-            scan::run(b, algorithm, self.node_team, x, output, inclusive);
+            scan::run(b, algorithm, self.node_team, x, output, inclusive, segment);
         });
         b.sync();
         let before = b.scratch(output.count);
@@ -420,10 +442,11 @@ impl<'a> Levels<'a> {
             }
             let x = Operand { input: sum, ..x };
             let algorithm = self.choose_internode(Kind::Scan, d.bytes(), x.commutes);
+            let segment = self.segment_internode(Kind::Scan, algorithm, d.bytes(), output.count);
             let next = self.map.first_ranks()[1..].iter().copied();
             let lasts: Vec<u32> = next.chain([self.map.size()]).map(|r| r - 1).collect();
             b.among(&lasts, |b| {
-                scan::run(b, algorithm, self.leader_team(), x, before, false);
+                scan::run(b, algorithm, self.leader_team(), x, before, false, segment);
             });
         }
         if self.node == 0 {
@@ -444,20 +467,13 @@ fn place(members: &[u32], rank: u32) -> u32 {
     members.partition_point(|&r| r < rank) as u32
 }
 
-/// The cheapest algorithm of one level.
-fn choose(kind: Kind, ranks: u32, bytes: i64, commutes: bool, cost: &Cost) -> Algorithm {
-    let problem = Problem {
+/// A call of one level.
+fn level(kind: Kind, ranks: u32, bytes: i64, commutes: bool) -> Problem {
+    Problem {
         kind,
         ranks,
         bytes,
         commutes,
         nodes: None,
-    };
-    problem.choose(cost, None)
-}
-
-/// Units of a segment of `data`, of so many bytes.
-fn units(cost: &Cost, data: Piece, bytes: i64) -> i64 {
-    let unit = (bytes / data.count.max(1)).max(1);
-    (i64::from(cost.segment_bytes) / unit).max(1)
+    }
 }

@@ -39,6 +39,21 @@ fn every_algorithm() {
     }
 }
 
+#[test]
+fn two_trees_of_many_ranks_from_every_root() {
+    for n in RANKS_OF_TREES {
+        for root in 0..n {
+            bcast(
+                n,
+                root,
+                Some(Algorithm::TwoTrees),
+                23,
+                u64::from(n * 128 + root),
+            );
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(cases(60))]
 

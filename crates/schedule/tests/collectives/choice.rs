@@ -68,3 +68,30 @@ fn crowded_nodes_get_few_messages_and_big_data_few_bytes() {
         Algorithm::Ring
     );
 }
+
+#[test]
+fn trees_in_segments_are_for_long_data_of_many_ranks_with_a_core_each() {
+    let chosen = |kind, ranks, bytes, cost: &Cost| {
+        let problem = Problem {
+            kind,
+            ranks,
+            bytes,
+            commutes: true,
+            nodes: None,
+        };
+        problem.choose(cost, None)
+    };
+    let tree = |kind| match kind {
+        Kind::Scan => Algorithm::BinaryTree,
+        _ => Algorithm::TwoTrees,
+    };
+    let crowded = Cost::shared_memory(64, 2);
+    for kind in [Kind::Bcast, Kind::Reduce, Kind::Scan] {
+        assert_eq!(chosen(kind, 4096, 1 << 20, &Cost::network()), tree(kind));
+        assert_ne!(chosen(kind, 4096, 8, &Cost::network()), tree(kind));
+        for bytes in [8, 1 << 16, 1 << 20] {
+            assert_ne!(chosen(kind, 16, bytes, &Cost::network()), tree(kind));
+            assert_ne!(chosen(kind, 64, bytes, &crowded), tree(kind));
+        }
+    }
+}

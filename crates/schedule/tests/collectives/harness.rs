@@ -11,6 +11,9 @@ use std::cell::RefCell;
 /// The largest group tried.
 pub const MAX_RANKS: u32 = 33;
 
+/// Larger groups for trees, whose shape changes at powers of two.
+pub const RANKS_OF_TREES: [u32; 6] = [34, 47, 63, 64, 65, 70];
+
 thread_local! {
     /// The nodes of the ranks in this thread's tests ([`on_nodes`]).
     static NODES: RefCell<Option<NodeMap>> = const { RefCell::new(None) };

@@ -80,6 +80,23 @@ fn every_algorithm() {
     }
 }
 
+#[test]
+fn trees_of_many_ranks_to_every_root() {
+    for n in RANKS_OF_TREES {
+        for root in 0..n {
+            let seed = u64::from(n * 128 + root);
+            let in_place = seed.is_multiple_of(3);
+            for (a, commutes) in [
+                (Algorithm::TwoTrees, true),
+                (Algorithm::BinaryTree, true),
+                (Algorithm::BinaryTree, false),
+            ] {
+                reductions(n, root, Some(a), Kind::Reduce, 7, commutes, in_place, seed);
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(cases(60))]
 

@@ -76,6 +76,18 @@ fn every_algorithm() {
     }
 }
 
+#[test]
+fn trees_of_many_ranks() {
+    for n in RANKS_OF_TREES {
+        for (in_place, inclusive) in [(false, false), (false, true), (true, false), (true, true)] {
+            for commutes in [true, false] {
+                let a = Some(Algorithm::BinaryTree);
+                scans(n, a, 11, commutes, in_place, inclusive, u64::from(n));
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(cases(60))]
 
