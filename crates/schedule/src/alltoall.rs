@@ -1,6 +1,7 @@
 //! Algorithms of MPI_Alltoall(v, w) (MPI 5.0 §6.8).
 
 use crate::step::{Builder, Peer, Piece, Team};
+use std::ops::Range;
 
 /// The block for (or from) each rank.
 pub(crate) type BlockOf<'a> = &'a dyn Fn(u32) -> Piece;
@@ -48,34 +49,48 @@ fn partners(t: Team, s: u32) -> (u32, u32) {
 }
 
 /// Bruck's algorithm: ⌈log₂ n⌉ rounds. In each round a message has about half of the blocks, and
-/// moves them a power of two of ranks closer to their receivers. `bytes`: packed bytes of a block.
-pub(crate) fn bruck(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, bytes: i64) {
+/// moves them a power of two of ranks closer to their receivers. `out`: the blocks for a range of
+/// ranks. `bytes`: packed bytes of a block. Blocks that lie side by side are one copy.
+pub(crate) fn bruck(
+    b: &mut Builder,
+    t: Team,
+    out: &dyn Fn(Range<u32>) -> Piece,
+    inn: BlockOf,
+    bytes: i64,
+) {
     let n = t.size;
     let rotated = b.scratch(i64::from(n) * bytes);
     let half = i64::from(n / 2 + 1) * bytes;
     let (outgoing, incoming) = (b.scratch(half), b.scratch(half));
-    let slot = |p: Piece, i: u32| p.part(i64::from(i) * bytes, bytes);
-    for i in 0..n {
-        b.copy(out(t.after(i)), slot(rotated, i));
+    let slots =
+        |p: Piece, from: u32, count: u32| p.part(i64::from(from) * bytes, i64::from(count) * bytes);
+    let higher = n - t.rank;
+    b.copy(out(t.rank..n), slots(rotated, 0, higher));
+    if t.rank > 0 {
+        b.copy(out(0..t.rank), slots(rotated, higher, t.rank));
     }
     let mut distance = 1;
     while distance < n {
-        let moving = || (0..n).filter(move |i| i & distance != 0);
+        // The slots whose numbers have this bit: where each run begins, and its length.
+        let run = move |from: u32| (from, distance.min(n - from));
+        let moving = || (distance..n).step_by(2 * distance as usize).map(run);
         let mut k = 0;
-        for i in moving() {
-            b.copy(slot(rotated, i), slot(outgoing, k));
-            k += 1;
+        for (from, count) in moving() {
+            b.copy(slots(rotated, from, count), slots(outgoing, k, count));
+            k += count;
         }
-        b.recv(t.before(distance), incoming.part(0, i64::from(k) * bytes));
-        b.send(t.after(distance), outgoing.part(0, i64::from(k) * bytes));
+        b.recv(t.before(distance), slots(incoming, 0, k));
+        b.send(t.after(distance), slots(outgoing, 0, k));
         b.sync();
-        for (k, i) in moving().enumerate() {
-            b.copy(slot(incoming, k as u32), slot(rotated, i));
+        let mut k = 0;
+        for (from, count) in moving() {
+            b.copy(slots(incoming, k, count), slots(rotated, from, count));
+            k += count;
         }
         distance *= 2;
     }
     for i in 0..n {
-        b.copy(slot(rotated, i), inn(t.before(i)));
+        b.copy(slots(rotated, i, 1), inn(t.before(i)));
     }
 }
 

@@ -337,7 +337,7 @@ impl<'a> Planner<'a> {
         match algorithm {
             // Bruck's first step copies all blocks out of the buffer, so it also works in
             // place.
-            Algorithm::Bruck => alltoall::bruck(self.b, t, &out, &inn, block.bytes),
+            Algorithm::Bruck => alltoall::bruck(self.b, t, &all_out, &inn, block.bytes),
             _ if in_place => {
                 self.chosen = None;
                 alltoall::in_place(self.b, t, &inn, &|_| block.bytes);

@@ -294,7 +294,8 @@ impl Terms {
             Bruck => {
                 let round_bytes = n / 2. * m;
                 let copied = 2. * n * m + 2. * rounds * round_bytes;
-                let copies = (2. + rounds) * n;
+                // All but the last step copy runs of blocks, in each round of twice as many.
+                let copies = 2. + 3. * n;
                 Loads {
                     path: Load::sent(rounds, rounds * round_bytes)
                         .copied(copied)
