@@ -4,7 +4,8 @@ use crate::algorithm::Algorithm;
 use crate::step::{Builder, Piece, Team, parts, power_below, reversed};
 use crate::tree::{self, Flow, Node, Task};
 
-/// By `algorithm`: Flat, ScatterRing, ScatterDoubling, Chain, BinaryTree, TwoTrees, or else Binomial.
+/// By `algorithm`: Flat, ScatterRing, ScatterDoubling, Chain, BinaryTree, TwoTrees, or else
+/// Binomial.
 /// Segments of the pipelined ones have `segment` units.
 pub(crate) fn run(
     b: &mut Builder,

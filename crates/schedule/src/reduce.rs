@@ -17,8 +17,8 @@ pub(crate) struct Operand {
     pub(crate) commutes: bool,
 }
 
-/// By `algorithm`: Flat, Halving, BinaryTree, TwoTrees, or else Binomial. `output` is significant only
-/// at the root. Segments of the pipelined ones have `segment` units.
+/// By `algorithm`: Flat, Halving, BinaryTree, TwoTrees, or else Binomial. `output` is significant
+/// only at the root. Segments of the pipelined ones have `segment` units.
 pub(crate) fn run(
     b: &mut Builder,
     algorithm: Algorithm,

@@ -5,8 +5,8 @@ use crate::reduce::Operand;
 use crate::step::{Builder, Piece, Team};
 use crate::tree::{self, Flow, Node, Rooms, Task};
 
-/// By `algorithm`: Chain, BinaryTree, or else Doubling. `inclusive`: does a rank's result take in its
-/// own contribution? If not, rank 0's output stays as it is. Segments of the pipelined one have
+/// By `algorithm`: Chain, BinaryTree, or else Doubling. `inclusive`: does a rank's result take in
+/// its own contribution? If not, rank 0's output stays as it is. Segments of the pipelined one have
 /// `segment` units.
 pub(crate) fn run(
     b: &mut Builder,

@@ -1,4 +1,4 @@
-//! What flows through the trees of [`crate::tree`] in segments: its loads, and how long segments are.
+//! What flows through the trees of [`crate::tree`] in segments: its loads, how long segments are.
 
 use crate::algorithm::{Algorithm, Kind};
 use crate::cost::load::{Load, Loads};
