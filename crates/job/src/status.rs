@@ -114,8 +114,8 @@ pub struct RankStatus {
     /// The ids of the other jobs that it is connected with, any of which may wake it. 0: no further
     /// one.
     pub known_jobs: [AtomicU64; KNOWN_JOBS_MAX],
-    /// What the request is that a call waits for: the function that has started it, or a word. Empty
-    /// if it waits for none. Cut at 40 bytes.
+    /// What the request is that a call waits for: the function that has started it, or a word.
+    /// Empty if it waits for none. Cut at 40 bytes.
     pub operation: ShortText,
     /// How many requests are not complete, where a call waits for several. 0: it waits for one, or
     /// for none.

@@ -1,5 +1,5 @@
-//! Waiting for requests: blocking until one or all are complete, testing them, and what hang reports
-//! tell of them.
+//! Waiting for requests: blocking until one or all are complete, testing them, and what hang
+//! reports tell of them.
 
 use super::{Active, Class, Request, State};
 use crate::device::{self, Describe, Device, WaitingFor};

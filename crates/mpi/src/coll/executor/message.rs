@@ -106,8 +106,8 @@ pub(super) fn has_given_up(ended: &device::Completion) -> bool {
     signature_of(ended.envelope.tag).kind_of_gave_up().is_some()
 }
 
-/// Rank `peer` has given up, since the members disagree in this call or one before. The `len` of its
-/// message is what it [says](super::unreceived::tell_all).
+/// Rank `peer` has given up, since the members disagree in this call or one before. The `len` of
+/// its message is what it [says](super::unreceived::tell_all).
 #[cold]
 pub(super) fn gave_up(peer: u32, kind: Kind, len: u64, own: Signature, size: u32) -> Error {
     if kind != Kind::Truncate {

@@ -84,7 +84,8 @@ pub(crate) struct Function(u32);
 
 const FUNCTION_BITS: u32 = 6;
 
-/// The place behind the last name: what a rank sends that has given up a call ([`Signature::gave_up`]).
+/// The place behind the last name: what a rank sends that has given up a call
+/// ([`Signature::gave_up`]).
 const GAVE_UP: u32 = (1 << FUNCTION_BITS) / FORMS.len() as u32 - 1;
 
 const _: () = assert!(Name::ALL.len() as u32 <= GAVE_UP);

@@ -66,8 +66,8 @@ pub(super) fn explain(comm: &Arc<Comm>, error: Error) -> Error {
 }
 
 /// A message that a peer has sent in the call with `tag`, which this rank makes on a board: other
-/// arguments have sent the peer another way. Or one of a peer that has given up, in this call or one
-/// before, and will not use the board again.
+/// arguments have sent the peer another way. Or one of a peer that has given up, in this call or
+/// one before, and will not use the board again.
 pub(super) fn message_at_board(comm: &Comm, tag: CollTag, device: &Device) -> Option<Envelope> {
     let form = tag.signature().function().form();
     [any_gave_up(form), any_signature(tag.tag())]
