@@ -34,7 +34,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     per_node: u32,
-    /// Do not simulate what sends more messages than this: a million take about two seconds
+    /// Do not simulate what sends more messages than this: a million take two seconds or more
     /// and 120 MB
     #[arg(long, value_name = "N", default_value_t = 10_000_000,
           value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
