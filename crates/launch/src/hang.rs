@@ -25,7 +25,7 @@ mod windows;
 use std::fmt::Write;
 use std::time::Duration;
 
-pub use snapshot::{AwaitedView, RankPhase, RankView, StalledState, Traffic, stalled_state};
+pub use snapshot::{RankPhase, RankView, StalledState, Traffic, stalled_state};
 pub use stall_timer::StallTimer;
 pub use status_page::{page_of, view_of};
 pub use table::ranks_named;

@@ -15,8 +15,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::hang::AwaitedView;
-
 pub use framing::{Opening, SendQueue, decode, greeting, opening};
 
 /// The argument that makes mpiexec an agent.
@@ -151,6 +149,21 @@ pub struct StatusPage {
     pub sent: u64,
     /// Messages received.
     pub received: u64,
+}
+
+/// One of the requests that a rank waits for. The fields are as in [`StatusPage`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AwaitedView {
+    /// What it is.
+    pub operation: String,
+    /// The communicator's context.
+    pub context: u64,
+    /// The peer.
+    pub peer: i32,
+    /// The tag.
+    pub tag: i32,
+    /// The collective's number. 0: it is none.
+    pub collective: u64,
 }
 
 /// From mpiexec to an agent.

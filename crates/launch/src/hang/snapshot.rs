@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use ferry_job::{PEER_AT_PORT, PEER_OWN_PROGRAM};
-use serde::{Deserialize, Serialize};
+
+use crate::protocol::AwaitedView;
 
 /// What is known of one rank at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,21 +53,6 @@ pub struct RankView {
     pub sent: u64,
     /// Messages received.
     pub received: u64,
-}
-
-/// One of the requests that a rank waits for. The fields are as in [`RankView`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AwaitedView {
-    /// What it is.
-    pub operation: String,
-    /// The communicator's context.
-    pub context: u64,
-    /// The peer.
-    pub peer: i32,
-    /// The tag.
-    pub tag: i32,
-    /// The collective's number. 0: it is none.
-    pub collective: u64,
 }
 
 /// How far a rank is.

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use ferry_job::{RankState, RankStatus};
 
-use super::snapshot::{AwaitedView, RankPhase, RankView};
-use crate::protocol::StatusPage;
+use super::snapshot::{RankPhase, RankView};
+use crate::protocol::{AwaitedView, StatusPage};
 
 /// Copies a status page. Call and communicator names only with `texts`. The caller fills in `awake`
 /// and `age`.

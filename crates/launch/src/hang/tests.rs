@@ -5,6 +5,7 @@ use ferry_job::{PEER_OWN_PROGRAM, TAG_WINDOW_COMPLETE, TAG_WINDOW_LOCK, TAG_WIND
 use super::mistakes::mistakes;
 use super::table::list;
 use super::*;
+use crate::protocol::AwaitedView;
 
 const SECOND: u64 = 1_000_000_000;
 
