@@ -4,6 +4,7 @@
 use super::{Active, Class, Request, State};
 use crate::device::{self, Describe, Device, WaitingFor};
 use ferry_job::AWAITED_MAX;
+use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
@@ -68,11 +69,18 @@ impl Describe for Request {
 /// Several requests that a call waits for.
 struct Several<'a, R> {
     requests: &'a [R],
+    /// So many of the first ones have been completed, and are perhaps no more.
+    completed: &'a Cell<usize>,
     /// All of them have to be complete before the call returns.
     all: bool,
 }
 
 impl<R: Deref<Target = Request>> Several<'_, R> {
+    /// Those that have not been completed.
+    fn open(&self) -> &[R] {
+        self.requests.get(self.completed.get()..).unwrap_or(&[])
+    }
+
     /// What mpiexec's hang report shows for a wait for them. `one` is the first of them.
     #[inline]
     fn waiting_for<'a>(&'a self, one: &'a Request) -> WaitingFor<'a> {
@@ -93,18 +101,16 @@ impl<R: Deref<Target = Request>> Several<'_, R> {
 impl<R: Deref<Target = Request>> Describe for Several<'_, R> {
     /// That of the first request that is not complete.
     fn awaited_peer(&self, d: &mut Device) -> Option<device::ProcId> {
-        let open = self
-            .requests
-            .iter()
-            .find(|request| !request.is_complete(d))?;
-        open.awaited_peer(d)
+        let mut open = self.open().iter();
+        open.find(|request| !request.is_complete(d))?
+            .awaited_peer(d)
     }
 
     /// Tells of the first ones that are not complete.
     fn describe(&self, d: &mut Device, status: &ferry_job::RankStatus) {
         let mut first: [Option<&Request>; AWAITED_MAX] = [None; AWAITED_MAX];
         let mut count = 0;
-        for request in self.requests {
+        for request in self.open() {
             if !request.is_complete(d) {
                 if let Some(place) = first.get_mut(count) {
                     *place = Some(request);
@@ -136,46 +142,56 @@ impl<R: Deref<Target = Request>> Describe for Several<'_, R> {
     }
 }
 
-/// As [`wait_until`], for all of the requests.
+/// As [`wait_until`], for all of the requests. `done` counts in `completed` those that it completes,
+/// in their order: they may be no more, and are not looked at.
 #[inline]
 pub fn wait_until_all(
     requests: &[impl Deref<Target = Request>],
+    completed: &Cell<usize>,
     done: impl FnMut(&mut Device) -> bool,
 ) {
-    wait_for_several(requests, true, done);
+    wait_for_several(requests, completed, true, done);
 }
 
 #[inline]
 fn wait_for_several(
     requests: &[impl Deref<Target = Request>],
+    completed: &Cell<usize>,
     all: bool,
     done: impl FnMut(&mut Device) -> bool,
 ) {
     if let Some(one) = requests.first() {
-        let several = Several { requests, all };
+        let several = Several {
+            requests,
+            completed,
+            all,
+        };
         device::wait_until(&several.waiting_for(one), done);
     }
 }
 
 /// Blocks until `done` answers true, which runs under the device's lock. `requests` are what is
-/// waited for, as hang reports tell it. Returns at once if there are none.
+/// waited for, as hang reports tell it. If `done` completes one of them, it answers true at once.
+/// Returns at once if there are none.
 #[inline]
 pub fn wait_until(
     requests: &[impl Deref<Target = Request>],
     done: impl FnMut(&mut Device) -> bool,
 ) {
-    wait_for_several(requests, false, done);
+    wait_for_several(requests, &Cell::new(0), false, done);
 }
 
 /// Blocks until all of `requests` are complete.
 #[inline]
 pub fn wait_all(requests: &[impl Deref<Target = Request>]) {
-    let mut first = 0;
-    wait_until_all(requests, |d| {
-        while first < requests.len() && requests[first].is_complete(d) {
-            first += 1;
+    let first = Cell::new(0);
+    wait_until_all(requests, &first, |d| {
+        while let Some(request) = requests.get(first.get())
+            && request.is_complete(d)
+        {
+            first.set(first.get() + 1);
         }
-        first == requests.len()
+        first.get() == requests.len()
     });
 }
 

@@ -9,6 +9,7 @@ use crate::prelude::*;
 use ferry_mpi::ErrorScope;
 use ferry_mpi::request::{self, Outcome};
 use smallvec::SmallVec;
+use std::cell::Cell;
 
 /// A request of an array.
 #[derive(Clone, Copy)]
@@ -137,19 +138,20 @@ pub fn waitall<R: RequestForm>(
         empty_statuses(array_of_requests.len(), &array_of_statuses);
     }
     // In their order, as long as they succeed: each is looked at once.
-    let (mut completed, mut unused) = (0, Vec::new());
-    request::wait_until_all(&all, |d| {
-        while let Some(&ArrayRequest { at, request }) = all.get(completed) {
+    let (completed, mut unused) = (Cell::new(0), Vec::new());
+    request::wait_until_all(&all, &completed, |d| {
+        while let Some(&ArrayRequest { at, request }) = all.get(completed.get()) {
             let status = array_of_statuses.at(at);
             match complete_successful(&mut array_of_requests[at], request, d, status) {
                 Some(Completed { unused: request }) => unused.extend(request),
                 None => return request.is_complete(d),
             }
-            completed += 1;
+            completed.set(completed.get() + 1);
         }
         true
     });
     drop(unused);
+    let completed = completed.get();
     if completed == all.len() {
         return Ok(());
     }
