@@ -200,7 +200,8 @@ pub fn wait_for_memory(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> b
 }
 
 /// Makes progress until `done` answers true. First it spins, then it yields its core, then it
-/// sleeps: [`WaitPolicy`] says how long each. Returns with the device's lock.
+/// sleeps: [`WaitPolicy`](crate::progress::state::WaitPolicy) says how long each. Returns with the
+/// device's lock.
 #[inline]
 fn wait_for(
     what: &WaitingFor<'_>,

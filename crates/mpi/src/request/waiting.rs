@@ -142,8 +142,8 @@ impl<R: Deref<Target = Request>> Describe for Several<'_, R> {
     }
 }
 
-/// As [`wait_until`], for all of the requests. `done` counts in `completed` those that it completes,
-/// in their order: they may be no more, and are not looked at.
+/// As [`wait_until`], for all of the requests. `done` counts in `completed` those that it
+/// completes, in their order: they may be no more, and are not looked at.
 #[inline]
 pub fn wait_until_all(
     requests: &[impl Deref<Target = Request>],
@@ -210,7 +210,7 @@ pub fn wait_any(requests: &[impl Deref<Target = Request>]) -> usize {
     found
 }
 
-/// As [`test`], for one request.
+/// As [`test()`], for one request.
 pub fn test_one(request: &Request) -> bool {
     device::poll_once_for(
         |d| request.awaited_peer(d),
