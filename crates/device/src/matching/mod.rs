@@ -173,6 +173,12 @@ impl Matcher {
         self.queues(context).posted.posted_pattern(req)
     }
 
+    /// Are the posted receives of a context in a table?
+    #[cfg(test)]
+    fn has_table(&mut self, context: ContextId) -> bool {
+        self.queues(context).posted.has_table()
+    }
+
     /// The sender that a posted receive names, if it is among the first of a short queue.
     pub fn awaited_source(&mut self, context: ContextId, req: ReqId) -> Option<u32> {
         self.queues(context).posted.awaited_source(req)

@@ -116,6 +116,11 @@ impl PostedQueue {
         found
     }
 
+    #[cfg(test)]
+    pub fn has_table(&self) -> bool {
+        self.table.is_some()
+    }
+
     /// The sender that this receive names, if it is one of the first receives.
     pub fn awaited_source(&self, req: ReqId) -> Option<u32> {
         let mut first = self.list.iter().take(AWAITED_SEARCH_MAX);

@@ -158,6 +158,15 @@ fn follow(steps: &[Step]) -> Result<(), TestCaseError> {
     for (context, req) in made {
         let posted = reference.posted.iter().find(|p| p.1 == req).map(|p| p.0);
         prop_assert_eq!(matcher.posted_pattern(context, req), posted);
+        let awaited = matcher.awaited_source(context, req);
+        prop_assert!(awaited.is_none() || awaited == posted.and_then(|p| p.source));
+        let first = reference.posted.iter().find(|p| p.0.context == context);
+        if let Some(&(pattern, first)) = first
+            && first == req
+            && !matcher.has_table(context)
+        {
+            prop_assert_eq!(awaited, pattern.source);
+        }
     }
     let mut contexts: Vec<ContextId> = reference.posted.iter().map(|p| p.0.context).collect();
     contexts.extend(reference.unexpected.iter().map(|m| m.0.context));

@@ -60,3 +60,33 @@ impl Shm {
             .for_each(|core| each(core - 1));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferry_job::{NodeJob, Segment};
+
+    #[test]
+    fn a_peer_runs_elsewhere_unless_it_gave_up_its_core_or_shares_it() {
+        let node = NodeJob::new(5, 2, 2).unwrap();
+        let open = |me: usize| {
+            let fd = node.segment.fd.try_clone().unwrap();
+            let segment = Segment::open(fd, 2, Some(node.segment.layout.total_bytes())).unwrap();
+            Shm::open(segment, vec![0, 1], me, 5, 1).unwrap()
+        };
+        let (mine, its) = (open(0), open(1));
+        assert!(mine.runs_elsewhere(1), "where it waits is not known");
+        assert_eq!(mine.waiting_core(1), None);
+        its.set_off_core(true);
+        assert!(!mine.runs_elsewhere(1));
+        its.set_off_core(false);
+        mine.shares_core(0);
+        its.shares_core(1);
+        assert!(mine.runs_elsewhere(1));
+        assert_eq!(mine.waiting_core(1), Some(1));
+        its.shares_core(0);
+        assert!(!mine.runs_elsewhere(1), "one core runs one of them");
+        assert!(!mine.runs_elsewhere(7), "it is not of this node");
+        assert_eq!(mine.waiting_core(7), None);
+    }
+}
