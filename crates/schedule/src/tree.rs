@@ -1,5 +1,5 @@
-//! Binary trees in the order of ranks, down and up which segments flow (Sanders, Speck, Träff 2009:
-//! two-tree algorithms for full bandwidth broadcast, reduction and scan).
+//! Binary trees in the order of ranks, down and up which segments flow (Sanders, Speck, Träff
+//! 2009: two-tree algorithms for full bandwidth broadcast, reduction and scan).
 //!
 //! Nodes have labels from 1. A subtree is a run of labels, so that it lies within few nodes of a
 //! machine, and sums of subtrees keep the order of operands. Leaves are the odd labels.

@@ -21,8 +21,8 @@ const YIELDS_PER_LOOK: u32 = 128;
 const MOVE_INTERVAL: Duration = Duration::from_millis(5);
 /// Minimum time between two moves of a rank away from its peer, at first and at most; it doubles.
 /// Choices: in a ring no place is the right one for all.
-const PART_INTERVAL_MIN: Duration = Duration::from_millis(20);
-const PART_INTERVAL_MAX: Duration = Duration::from_secs(2);
+const LEAVE_INTERVAL_MIN: Duration = Duration::from_millis(20);
+const LEAVE_INTERVAL_MAX: Duration = Duration::from_secs(2);
 
 impl Device {
     /// The core that this thread is to move to instead of yielding, if it is time to look and there
@@ -59,7 +59,7 @@ impl Device {
         let is_allowed = |core| allowed.is_set(core);
         let found = match emptier_core(core, &ranks, 2, is_allowed) {
             Some(found) => found,
-            None if self.parts_from_peer(core, now) => emptier_core(core, &ranks, 0, is_allowed)?,
+            None if self.leaves_peer(core, now) => emptier_core(core, &ranks, 0, is_allowed)?,
             None => return None,
         };
         // Others on this core see at once that this rank leaves it.
@@ -70,7 +70,7 @@ impl Device {
 
     /// Does the rank that this one waits for use the same core, `core`, and is it time to move away
     /// from it? Of two that wait for each other the higher one moves.
-    fn parts_from_peer(&mut self, core: u32, now: Instant) -> bool {
+    fn leaves_peer(&mut self, core: u32, now: Instant) -> bool {
         let Some(peer) = self.core_balance.awaited else {
             return false;
         };
@@ -79,12 +79,12 @@ impl Device {
             return false;
         }
         let balance = &mut self.core_balance;
-        if balance.parts_until.is_some_and(|until| now < until) {
+        if balance.stays_until.is_some_and(|until| now < until) {
             return false;
         }
-        let interval = balance.part_interval * 2;
-        balance.part_interval = interval.clamp(PART_INTERVAL_MIN, PART_INTERVAL_MAX);
-        balance.parts_until = Some(now + balance.part_interval);
+        let interval = balance.stay_interval * 2;
+        balance.stay_interval = interval.clamp(LEAVE_INTERVAL_MIN, LEAVE_INTERVAL_MAX);
+        balance.stays_until = Some(now + balance.stay_interval);
         true
     }
 }

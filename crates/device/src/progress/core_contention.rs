@@ -25,9 +25,13 @@ const PERIOD_MAX: Duration = Duration::from_secs(1);
 
 /// What the yields of this rank's waits have told of its core.
 pub(crate) struct CoreContention {
+    /// Late waits, with fewer than [`ORDINARY_WAITS`] others between them.
     late: u32,
+    /// Waits since the last late one that were not late.
     ordinary: u32,
+    /// How long the rank sleeps instead of yielding the next time.
     period: Duration,
+    /// It sleeps instead of yielding until then.
     contended_until: Option<Instant>,
 }
 

@@ -93,9 +93,9 @@ pub(crate) struct CoreBalance {
     /// The peer whose message the last wait was for, if it was one and known.
     pub awaited: Option<ProcId>,
     /// It does not move away from a peer until then.
-    pub parts_until: Option<Instant>,
+    pub stays_until: Option<Instant>,
     /// How long it stayed the last time.
-    pub part_interval: Duration,
+    pub stay_interval: Duration,
 }
 
 impl CoreBalance {
@@ -103,8 +103,8 @@ impl CoreBalance {
         yields: 0,
         moved_at: None,
         awaited: None,
-        parts_until: None,
-        part_interval: Duration::ZERO,
+        stays_until: None,
+        stay_interval: Duration::ZERO,
     };
 }
 

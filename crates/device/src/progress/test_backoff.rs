@@ -4,7 +4,6 @@
 //! system takes the core away, milliseconds later. So the loop yields, as a waiting call does
 //! ([`crate::wait_until`]). A program that computes between two tests does not yield.
 
-use crate::progress::core_balance::yield_core;
 use crate::progress::device::Device;
 use crate::progress::lock;
 use crate::progress::thread_usage::ThreadUsage;
@@ -157,10 +156,8 @@ fn poll_after(interval: Duration) {
     if !guard.yields_after(interval, Instant::now) {
         return;
     }
-    let move_to = guard.core_to_move_to();
-    drop(guard);
-    yield_core(move_to);
-    lock::device().test_backoff.yielded = Some(Instant::now());
+    let mut guard = yield_once(guard);
+    guard.test_backoff.yielded = Some(Instant::now());
 }
 
 #[cfg(test)]
