@@ -391,6 +391,10 @@ impl Transport for ConnTransport {
         }
         if !self.outgoing.writers.is_empty() {
             self.write();
+            if self.armed {
+                // The last poll before a sleep may have seen room that the caller then fills.
+                self.watch_writers();
+            }
         }
         Ok(delivered)
     }
@@ -426,9 +430,7 @@ impl Transport for ConnTransport {
             });
         }
         self.write();
-        for at in 0..self.outgoing.writers.len() {
-            self.set_interest(self.outgoing.writers[at], PollInterest::InOut);
-        }
+        self.watch_writers();
         self.set_timer();
     }
 

@@ -2,7 +2,7 @@
 
 use super::ConnTransport;
 use super::conn::zero_copy::SplicePipe;
-use super::conn::{Broken, Conn};
+use super::conn::{Broken, Conn, PollInterest};
 use super::connect::Connecting;
 use crate::{ProcId, Streamed, TransportError};
 use ferry_auth::Handshake;
@@ -97,6 +97,9 @@ impl ConnTransport {
     pub(super) fn add_writer(&mut self, i: usize) {
         if !self.outgoing.writers.contains(&i) {
             self.outgoing.writers.push(i);
+        }
+        if self.armed {
+            self.set_interest(i, PollInterest::InOut);
         }
     }
 

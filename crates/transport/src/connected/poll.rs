@@ -246,6 +246,13 @@ impl ConnTransport {
         self.incoming.streams = streams;
     }
 
+    /// Has the poll set report room in each socket for which something waits.
+    pub(super) fn watch_writers(&mut self) {
+        for at in 0..self.outgoing.writers.len() {
+            self.set_interest(self.outgoing.writers[at], PollInterest::InOut);
+        }
+    }
+
     /// Writes what waits for room in a socket.
     pub(super) fn write(&mut self) {
         let mut writers = std::mem::take(&mut self.outgoing.writers);

@@ -102,6 +102,20 @@ fn nothing_is_connected_before_somebody_speaks() {
     assert_eq!(all.iter().map(connections).collect::<Vec<_>>(), [1, 0, 1]);
 }
 
+/// Does what `transport` sleeps on become readable soon?
+fn awake(transport: &ConnTransport) -> bool {
+    let fd = transport.event_fd().unwrap();
+    let mut fds = [rustix::event::PollFd::new(
+        &fd,
+        rustix::event::PollFlags::IN,
+    )];
+    let limit = rustix::event::Timespec {
+        tv_sec: 0,
+        tv_nsec: 100_000_000,
+    };
+    rustix::event::poll(&mut fds, Some(&limit)).unwrap() > 0
+}
+
 #[test]
 fn what_is_read_directly_wakes_who_sleeps() {
     let (mut all, _) = transports(2, false);
@@ -120,18 +134,6 @@ fn what_is_read_directly_wakes_who_sleeps() {
     };
     assert_eq!(conn.interest, PollInterest::Nothing, "it is read directly");
     all[1].arm(Sleeper::Program);
-    let awake = |transport: &ConnTransport| {
-        let fd = transport.event_fd().unwrap();
-        let mut fds = [rustix::event::PollFd::new(
-            &fd,
-            rustix::event::PollFlags::IN,
-        )];
-        let limit = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: 100_000_000,
-        };
-        rustix::event::poll(&mut fds, Some(&limit)).unwrap() > 0
-    };
     assert!(!awake(&all[1]), "nothing has come");
     let sent = all[0].send(1, 1, &[], Body::Bytes(b"!"));
     assert_eq!(sent.unwrap(), Answer::Done);
@@ -139,6 +141,53 @@ fn what_is_read_directly_wakes_who_sleeps() {
     all[1].disarm();
     let before = keeps[1].0.len();
     until(&mut all, &mut keeps, |_, k| k[1].0.len() > before);
+}
+
+/// Takes streams, and drops their bytes.
+#[derive(Default)]
+struct Drain(Vec<u8>);
+
+impl Inbox for Drain {
+    fn on_message(&mut self, _: ProcId, _: u8, _: &[u8]) -> bool {
+        true
+    }
+    fn stream_buffer(&mut self, _: ProcId, _: u8, _: &[u8], left: usize) -> Option<&mut [u8]> {
+        self.0.resize(left.max(self.0.len()), 0);
+        self.0.get_mut(..left)
+    }
+}
+
+#[test]
+fn room_in_a_socket_wakes_who_has_filled_it_again_before_the_sleep() {
+    let (mut all, _) = transports(2, false);
+    let mut keeps = keeps(2);
+    let body = vec![7; 64 << 20];
+    let mut taken = 0;
+    until(&mut all, &mut keeps, |w, _| {
+        taken += w[0].stream(1, 1, &[], &body[taken..]).unwrap().taken;
+        taken > 0
+    });
+    let mut fill = |w: &mut ConnTransport| {
+        let before = taken;
+        while let n @ 1.. = w.stream(1, 1, &[], &body[taken..]).unwrap().taken {
+            taken += n;
+        }
+        assert!(taken < body.len(), "a socket takes all of it");
+        taken - before
+    };
+    let mut drain = Drain::default();
+    let mut until_room = |w: &mut [ConnTransport]| {
+        while !awake(&w[0]) {
+            assert_ne!(w[1].poll(&mut drain).unwrap(), 0, "it sleeps for ever");
+        }
+    };
+    fill(&mut all[0]);
+    all[0].arm(Sleeper::Program);
+    until_room(&mut all);
+    // This poll sees the room. The caller fills it, and sleeps without another look.
+    all[0].poll(&mut keeps[0]).unwrap();
+    assert!(fill(&mut all[0]) > 0, "there is no room");
+    until_room(&mut all);
 }
 
 #[test]
