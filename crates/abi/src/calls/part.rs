@@ -93,18 +93,29 @@ fn look_up<R: RequestForm>(request: R) -> Result<&'static Arc<Request>> {
 }
 
 /// Releases partitions of a started send.
+#[inline]
 fn release<R: RequestForm>(request: R, partitions: impl IntoIterator<Item = i32>) -> Result<()> {
-    let req = look_up(request)?;
-    let operation = req.partitioned();
-    let error = match operation.map(|p| partitions.into_iter().try_for_each(|at| p.ready(at))) {
-        Some(Ok(())) => return Ok(()),
-        Some(Err(error)) => error,
-        None => err!(
+    let operation = request.request().and_then(|r| r.partitioned());
+    let released = operation.map(|p| partitions.into_iter().try_for_each(|at| p.ready(at)));
+    match released {
+        Some(Ok(())) => Ok(()),
+        released => Err(refusal(request, released.and_then(Result::err))),
+    }
+}
+
+/// The error of a call that releases partitions. `error`: a partition was refused.
+#[cold]
+fn refusal<R: RequestForm>(request: R, error: Option<ferry_mpi::Error>) -> ferry_mpi::Error {
+    let not_started = || {
+        err!(
             Request,
             "the request is not a partitioned send that has been started"
-        ),
+        )
     };
-    Err(req.locate(error))
+    match look_up(request) {
+        Ok(req) => req.locate(error.unwrap_or_else(not_started)),
+        Err(error) => error,
+    }
 }
 
 pub fn pready<R: RequestForm>(partition: i32, request: R) -> Result<()> {

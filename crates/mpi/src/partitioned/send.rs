@@ -29,6 +29,8 @@ struct Sending {
     is_timeless: bool,
     /// Bytes of a partition.
     bytes: u64,
+    /// Its partitions go in runs.
+    is_aggregated: bool,
     /// It has been started, and the program has not completed it.
     is_active: AtomicBool,
     state: StateLock<SendProgress>,
@@ -41,8 +43,10 @@ struct SendProgress {
     unready: usize,
     /// Where partitions lie that are released and not sent, if they are aggregated.
     unsent: Range<usize>,
-    /// How many these are.
-    unsent_count: usize,
+    /// Bytes of these.
+    unsent_bytes: u64,
+    /// With so many of these bytes it is time to see whether they are sent.
+    next_look_bytes: u64,
     /// When the first of these was released, if that matters.
     oldest_release: Option<Instant>,
     /// Partitions that were sent, if they are aggregated.
@@ -72,6 +76,7 @@ pub unsafe fn send_init(
     };
     let channel = process().new_context();
     let to = to.map(|rank| comm.peer(rank));
+    let is_aggregated = is_aggregated(parts.bytes());
     let total = parts.bytes().saturating_mul(partitions as u64);
     let is_timeless = total <= FLUSH_BYTES || device::device().is_virtual();
     if let Some(to) = to {
@@ -86,9 +91,10 @@ pub unsafe fn send_init(
         ready: vec![false; partitions],
         unready: partitions,
         unsent: 0..0,
-        unsent_count: 0,
+        unsent_bytes: 0,
+        next_look_bytes: FLUSH_BYTES,
         oldest_release: None,
-        sent: match is_aggregated(parts.bytes()) {
+        sent: match is_aggregated {
             true => vec![false; partitions],
             false => Vec::new(),
         },
@@ -103,6 +109,7 @@ pub unsafe fn send_init(
         comm: comm.clone(),
         is_timeless,
         bytes: parts.bytes(),
+        is_aggregated,
         is_active: AtomicBool::new(false),
         parts,
         state,
@@ -128,16 +135,36 @@ fn announce(comm: &Comm, to: device::ProcId, tag: u32, announcement: &Announceme
 }
 
 impl SendProgress {
-    /// Marks a partition as released.
-    ///
-    /// Errors: Arg if it has been released already.
-    fn release(&mut self, at: usize) -> Result<()> {
-        if self.ready[at] {
-            return Err(err!(Arg, "partition {at} has been marked ready already"));
+    /// Marks a partition as released. `None`: there is no such partition, or it has been released
+    /// already.
+    #[inline]
+    fn release(&mut self, partition: i32) -> Option<usize> {
+        // Of a negative number this makes a very large one.
+        let at = partition as usize;
+        let ready = self.ready.get_mut(at)?;
+        if std::mem::replace(ready, true) {
+            return None;
         }
-        self.ready[at] = true;
         self.unready -= 1;
-        Ok(())
+        Some(at)
+    }
+
+    /// Why a partition cannot be released.
+    #[cold]
+    fn refusal(&self, partition: i32) -> crate::Error {
+        let refused = check_partition(partition, self.ready.len());
+        refused
+            .err()
+            .unwrap_or_else(|| err!(Arg, "partition {partition} has been marked ready already"))
+    }
+
+    /// Is what waits sent now, of which there are [`FLUSH_BYTES`] more than at the last look? The
+    /// clock is read for every `FLUSH_BYTES` only.
+    #[cold]
+    fn is_long_enough(&mut self) -> bool {
+        self.next_look_bytes += FLUSH_BYTES;
+        let in_burst = |since: Instant| since.elapsed() <= BURST_MAX;
+        self.unsent_bytes >= RUN_MAX_BYTES || !self.oldest_release.is_some_and(in_burst)
     }
 }
 
@@ -159,43 +186,34 @@ impl Sending {
         Active::Work(self.clone())
     }
 
-    /// Adds a partition to those that wait to go in a run. True if there is enough to send. Without
-    /// the device: most partitions of a run only wait.
-    ///
-    /// Errors: Arg if it has been released already.
-    fn add_to_run(&self, at: usize) -> Result<bool> {
-        let state = &mut *self.state.lock();
-        state.release(at)?;
-        if state.unsent_count == 0 {
+    /// Adds partition `at`, which has just been released, to those that wait to go in a run. True
+    /// if there is enough to send.
+    #[inline]
+    fn add_to_run(&self, state: &mut SendProgress, at: usize) -> bool {
+        if state.unsent_bytes == 0 {
             state.unsent = at..at + 1;
             state.oldest_release = (!self.is_timeless).then(Instant::now);
         } else {
             state.unsent = state.unsent.start.min(at)..state.unsent.end.max(at + 1);
         }
-        let before = state.unsent_count as u64 * self.bytes;
-        let bytes = before + self.bytes;
-        state.unsent_count += 1;
-        if state.unready == 0 || bytes >= RUN_MAX_BYTES {
-            return Ok(true);
-        }
-        // The clock is read once for every `FLUSH_BYTES`.
-        let is_time = bytes / FLUSH_BYTES > before / FLUSH_BYTES;
-        let in_burst = |since: Instant| since.elapsed() <= BURST_MAX;
-        Ok(is_time && !state.oldest_release.is_some_and(in_burst))
+        state.unsent_bytes += self.bytes;
+        state.unready == 0 || state.unsent_bytes >= state.next_look_bytes && state.is_long_enough()
     }
 
-    /// Sends partition `at`, which the program has just released, or those that wait with it.
+    /// Sends the partitions that wait if they go in runs, or releases `partition` and sends it.
     /// Apart from [`Sending::add_to_run`], so that a partition that waits pays nothing for it.
     ///
-    /// Errors: Arg if it is sent alone and has been released already.
+    /// Errors: Arg if it is sent alone, and there is no such partition or it has been released
+    /// already.
     #[inline(never)]
-    fn send_released(&self, at: usize) -> Result<()> {
+    fn send_released(&self, partition: i32) -> Result<()> {
         let mut d = device::device();
         let state = &mut *self.state.lock();
-        if is_aggregated(self.bytes) {
+        if self.is_aggregated {
             self.send_runs(&mut d, state);
         } else {
-            state.release(at)?;
+            let at = state.release(partition);
+            let at = at.ok_or_else(|| state.refusal(partition))?;
             self.send(&mut d, state, at, 1);
         }
         d.notify_sleepers();
@@ -220,12 +238,12 @@ impl Sending {
 
     /// Sends the partitions that wait, in as few runs as they make.
     fn send_runs(&self, d: &mut Device, state: &mut SendProgress) {
-        if state.unsent_count == 0 {
+        if state.unsent_bytes == 0 {
             return;
         }
         let most = (RUN_MAX_BYTES / self.bytes) as usize;
         let unsent = std::mem::take(&mut state.unsent);
-        state.unsent_count = 0;
+        (state.unsent_bytes, state.next_look_bytes) = (0, FLUSH_BYTES);
         let mut first = unsent.start;
         while first < unsent.end {
             let end = unsent.end.min(first + most);
@@ -251,7 +269,7 @@ impl Background for Sending {
     }
 
     fn is_urgent(&self, _: &Device) -> bool {
-        self.state.lock().unsent_count > 0
+        self.state.lock().unsent_bytes > 0
     }
 }
 
@@ -261,11 +279,16 @@ impl Partitioned for Sending {
     }
 
     fn ready(&self, partition: i32) -> Result<()> {
-        let at = check_partition(partition, self.parts.partitions)?;
-        if is_aggregated(self.bytes) && !self.add_to_run(at)? {
-            return Ok(());
+        // Most partitions of a run only wait, which needs no device.
+        if self.is_aggregated {
+            let state = &mut *self.state.lock();
+            let at = state.release(partition);
+            let at = at.ok_or_else(|| state.refusal(partition))?;
+            if !self.add_to_run(state, at) {
+                return Ok(());
+            }
         }
-        self.send_released(at)
+        self.send_released(partition)
     }
 
     fn arrived(&self, _partition: i32) -> Result<bool> {
