@@ -181,6 +181,18 @@ class Cases:
             self.storms(network, "h1:2,h2:2,h3:2,h4:2", "2.5")
             self.empty(network)
 
+    def case_a_storm_through_small_sockets(self):
+        # Every large message fills its socket many times, and so does every burst. A rank that is
+        # not woken by room goes on a second later at best.
+        with Network(2, buffer=8192) as network:
+            for hosts, settings in (
+                ("h1:1,h2:1", {}),
+                ("h1:2,h2:2", {}),
+                ("h1:3,h2:2", {"FERRY_ENCRYPT": "1"}),
+            ):
+                self.storms(network, hosts, "100x", limit=10, environment=settings)
+            self.empty(network)
+
     def case_b_the_C_programs(self):
         self.c_programs("")
 

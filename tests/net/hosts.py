@@ -161,10 +161,11 @@ class Network:
     """Hosts h1, h2, … on one switch, and a stranger beside them. `families` says which addresses
     they have; `second` gives each host another interface, eth1, on a switch of its own; `private`
     gives each what a host with containers and virtual machines has: interfaces whose addresses are
-    the same on all hosts, and one with a link-local address, all of them up.
+    the same on all hosts, and one with a link-local address, all of them up. `buffer` is the size
+    of all sockets' buffers in bytes, if it is not the system's own choice.
     """
 
-    def __init__(self, hosts, families=(4, 6), second=False, private=False):
+    def __init__(self, hosts, families=(4, 6), second=False, private=False, buffer=None):
         self.families, self.boxes, self.hosts = families, [], {}
         self.stack = contextlib.ExitStack()
         self.state = pathlib.Path(
@@ -180,6 +181,10 @@ class Network:
                 self._host(f"h{number}", number, private)
                 if second:
                     self._wire(self.hosts[f"h{number}"], 1)
+            for host in self.hosts.values() if buffer else ():
+                for which in ("rmem", "wmem"):
+                    sizes = f"/proc/sys/net/ipv4/tcp_{which}"
+                    host.run("sh", "-c", f"echo {buffer} {buffer} {buffer} > {sizes}")
             self.stranger = self._host("stranger", 66)
             del self.hosts["stranger"]
         except BaseException:
