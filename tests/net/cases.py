@@ -199,15 +199,21 @@ class Cases:
     def case_b_the_windows_encrypted(self):
         self.c_programs("win_*", "FERRY_ENCRYPT=1")
 
-    def c_programs(self, names, *settings):
-        """The C programs of these names, on 4 ranks of 2 hosts."""
+    def case_b_a_progress_thread_and_small_sockets(self):
+        # What a rank leaves in a full socket goes on while it computes.
+        names = "coalesced,storm,win_pscw,win_random"
+        self.c_programs(names, "FERRY_PROGRESS=thread", buffer=6000)
+
+    def c_programs(self, names, *settings, buffer=None):
+        """The C programs of these names, on 4 ranks of 2 hosts whose sockets have these buffers."""
 
         class Options:
             only, jobs, ranks, suite = names, 2, [4], ["c"]
 
         # What tests one process alone, or hundreds, gains nothing here; these are run on 4 ranks of
         # 2 hosts or not at all.
-        with Network(2) as network, tempfile.TemporaryDirectory(prefix="ferry-net-c-") as directory:
+        scratch = tempfile.TemporaryDirectory(prefix="ferry-net-c-")
+        with Network(2, buffer=buffer) as network, scratch as directory:
             prefix = ["--hosts", "h1:2,h2:2", "--launcher", network.launcher()]
 
             def one(run):

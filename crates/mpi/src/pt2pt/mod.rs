@@ -180,10 +180,13 @@ pub unsafe fn send(
             send_mode(mode),
         )
     };
-    d.drop_within_call();
     match started {
-        None => Ok(()),
+        None => {
+            d.release();
+            Ok(())
+        }
         Some(req) => {
+            d.drop_within_call();
             let ended = device::wait(req, &waiting_for(comm, to as i32, Some(tag)));
             Outcome::of_send(&ended, comm).into_result().map(|_| ())
         }

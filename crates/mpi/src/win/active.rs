@@ -50,7 +50,7 @@ impl Win {
         for rank in self.ranks_of(group) {
             let rank = rank?;
             let Some(member) = self.members.member(rank) else {
-                remote::post(self, rank)?;
+                remote::post(self, d.get_or_insert_with(device::device), rank)?;
                 continue;
             };
             let (word, bit) = self.post_bit(member, self.member);

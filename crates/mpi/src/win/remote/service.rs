@@ -126,8 +126,7 @@ pub(in crate::win) fn unregister(win: &Arc<Win>) {
 }
 
 /// Tells an origin on another node that this process has posted (MPI_Win_post).
-pub(in crate::win) fn post(win: &Win, rank: u32) -> Result<()> {
-    let d = &mut *device::device();
+pub(in crate::win) fn post(win: &Win, d: &mut Device, rank: u32) -> Result<()> {
     if notifications::notify(win, d, win.comm.peer(rank), Notice::Post) {
         return Ok(());
     }
