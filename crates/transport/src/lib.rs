@@ -28,7 +28,7 @@
 //!
 //! # Example
 //! ```
-//! use ferry_transport::{Answer, Body, Inbox, ProcId, Transport, self_loop::SelfLoop};
+//! use ferry_transport::{SendStatus, Body, Inbox, ProcId, Transport, self_loop::SelfLoop};
 //!
 //! struct Print;
 //! impl Inbox for Print {
@@ -39,8 +39,8 @@
 //! }
 //!
 //! let mut transport = SelfLoop::new(3);
-//! let answer = transport.send(3, 7, b"head ", Body::Bytes(b"and body"))?;
-//! assert_eq!(answer, Answer::Done);
+//! let status = transport.send(3, 7, b"head ", Body::Bytes(b"and body"))?;
+//! assert_eq!(status, SendStatus::Done);
 //! assert_eq!(transport.poll(&mut Print)?, 1);
 //! # Ok::<(), ferry_transport::TransportError>(())
 //! ```
@@ -77,8 +77,8 @@ pub use remote_memory::{Blocks, Offer, RemoteError, RemoteMemory, SegmentKey};
 pub use rendezvous_offload::{Expected, RendezvousOffload};
 pub use short_copy::short_copy;
 pub use transport::{
-    Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features,
-    Fragments, ReadStart, SHORT_HEAD_BYTES, Streamed, Transport, ZeroCopy,
+    BatchMessage, BatchSent, Body, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features, Fragments,
+    ReadStart, SHORT_HEAD_BYTES, SendStatus, Streamed, Transport, ZeroCopy,
 };
 pub use virtual_time::VirtualTime;
 pub use wakeup::Wakeup;

@@ -6,8 +6,8 @@
 mod remote_memory;
 
 use crate::{
-    Answer, Body, CardMemory, Expected, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox,
-    ProcId, RemoteMemory, RendezvousOffload, Streamed, Transport, TransportError, VirtualTime,
+    Body, CardMemory, Expected, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox, ProcId,
+    RemoteMemory, RendezvousOffload, SendStatus, Streamed, Transport, TransportError, VirtualTime,
 };
 use ferry_fabric::driver::{self, Driver, Upcall};
 use ferry_fabric::machine::Machine;
@@ -275,14 +275,18 @@ impl Transport for Model {
         message: u8,
         head: &[u8],
         body: Body<'_>,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         self.check_reaches(to)?;
         let body = match body {
             Body::Bytes(bytes) => driver::Body::Bytes(bytes),
             Body::Fill(len, fill) => driver::Body::Fill(len, fill),
         };
         let taken = self.driver.send(&mut self.client, to, message, head, body);
-        Ok(if taken { Answer::Done } else { Answer::Full })
+        Ok(if taken {
+            SendStatus::Done
+        } else {
+            SendStatus::Full
+        })
     }
 
     fn stream(

@@ -18,8 +18,8 @@ use crate::self_loop::SelfLoop;
 use crate::shm::{SharedMemory, Shm};
 use crate::wakeup::Wakeup;
 use crate::{
-    Answer, BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Inbox, ProcId,
-    ReadError, ReadStart, RemoteMemory, Sleeper, Streamed, Transport, TransportError, VirtualTime,
+    BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Inbox, ProcId, ReadError,
+    ReadStart, RemoteMemory, SendStatus, Sleeper, Streamed, Transport, TransportError, VirtualTime,
     ZeroCopy,
 };
 use std::sync::atomic::AtomicU32;
@@ -166,7 +166,7 @@ impl Transports {
         message: u8,
         head: &[u8],
         body: Body<'_>,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         match (self.route(to)?, &mut self.shm) {
             (ROUTE_SHM, Some(shm)) => shm.send(to, message, head, body),
             _ => self.transport(to)?.send(to, message, head, body),

@@ -1,7 +1,7 @@
 //! Messages of a process to itself.
 
 use crate::{
-    Answer, Body, FRAGMENT_BYTES, Features, Inbox, ProcId, ReadError, Transport, TransportError,
+    Body, FRAGMENT_BYTES, Features, Inbox, ProcId, ReadError, SendStatus, Transport, TransportError,
 };
 use std::collections::VecDeque;
 
@@ -49,7 +49,7 @@ impl Transport for SelfLoop {
         message: u8,
         head: &[u8],
         body: Body<'_>,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         let mut bytes = vec![0u8; head.len() + body.len()];
         bytes[..head.len()].copy_from_slice(head);
         match body {
@@ -57,7 +57,7 @@ impl Transport for SelfLoop {
             Body::Fill(_, fill) => fill(&mut bytes[head.len()..]),
         }
         self.queue.push_back((message, bytes.into_boxed_slice()));
-        Ok(Answer::Done)
+        Ok(SendStatus::Done)
     }
 
     #[inline]
@@ -109,11 +109,11 @@ mod tests {
         let mut fill = |out: &mut [u8]| out.fill(7);
         assert_eq!(
             wire.send(3, 1, b"ab", Body::Bytes(b"cd")).unwrap(),
-            Answer::Done
+            SendStatus::Done
         );
         assert_eq!(
             wire.send(3, 2, b"x", Body::Fill(2, &mut fill)).unwrap(),
-            Answer::Done
+            SendStatus::Done
         );
         let mut got = Keep(Vec::new());
         assert_eq!(wire.poll(&mut got).unwrap(), 2);

@@ -19,7 +19,7 @@ pub enum Body<'a> {
     /// One run of bytes.
     Bytes(&'a [u8]),
     /// This many bytes, which the closure writes straight into the transport's memory. It is
-    /// called only if the answer is [`Answer::Done`], for one run after the other.
+    /// called only if the send returns [`SendStatus::Done`], for one run after the other.
     Fill(usize, &'a mut dyn FnMut(&mut [u8])),
 }
 
@@ -51,7 +51,7 @@ pub struct Fragments {
 /// What became of a send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
-pub enum Answer {
+pub enum SendStatus {
     /// The message is on its way. Its memory may be used again.
     Done,
     /// There is no room now. The caller keeps the message and offers it again after a later
@@ -157,7 +157,7 @@ pub trait Transport: Send {
         message: u8,
         head: &[u8],
         body: Body<'_>,
-    ) -> Result<Answer, TransportError>;
+    ) -> Result<SendStatus, TransportError>;
     /// As [`Transport::send`], for an eager message, which may be
     /// [coalesced](Transport::set_coalescing).
     ///
@@ -168,7 +168,7 @@ pub trait Transport: Send {
         message: u8,
         head: &[u8],
         body: Body<'_>,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         self.send(to, message, head, body)
     }
     /// Delivers what has arrived, up to a fair share. Returns how many messages that was.
@@ -255,7 +255,7 @@ pub trait Transport: Send {
         head: &[u8],
         body: Body<'_>,
         _awaited: bool,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         self.send(to, message, head, body)
     }
     /// Fragments that have gone to this peer, or come from it, through memory that was touched for
@@ -263,7 +263,7 @@ pub trait Transport: Send {
     fn first_touches(&self, _peer: ProcId) -> u64 {
         0
     }
-    /// Returns whether a message that was answered [`Answer::Done`] still waits in this process for
+    /// Returns whether a message that got [`SendStatus::Done`] still waits in this process for
     /// room.
     fn has_unsent(&self) -> bool {
         false
@@ -310,7 +310,7 @@ pub trait Transport: Send {
     }
 
     /// Prepares for the sleep of `who`: what arrives from now on wakes the process, and so does
-    /// room for a message that was answered [`Answer::Full`]. The caller polls once more before it
+    /// room for a message that got [`SendStatus::Full`]. The caller polls once more before it
     /// sleeps.
     fn arm(&mut self, _who: Sleeper) {}
     /// Ends what [`Transport::arm`] began: the process does not sleep any more.

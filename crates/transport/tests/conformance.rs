@@ -9,7 +9,7 @@ mod memory;
 
 use ferry_transport::self_loop::SelfLoop;
 use ferry_transport::{
-    Answer, BatchMessage, Body, Expected, Sleeper, Transport, TransportError, ZeroCopy,
+    BatchMessage, Body, Expected, SendStatus, Sleeper, Transport, TransportError, ZeroCopy,
 };
 use job::{Keep, TIME_LIMIT, Transports, bytes_of, each, keeps, send_until_taken, tipc, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -61,8 +61,8 @@ fn every_size_arrives_whole_and_in_order() {
                     0 => Body::Bytes(&body),
                     _ => Body::Fill(body.len(), &mut fill),
                 };
-                let answer = w[0].send(1, next as u8, b"0123456789abcdef", how).unwrap();
-                if answer == Answer::Full {
+                let status = w[0].send(1, next as u8, b"0123456789abcdef", how).unwrap();
+                if status == SendStatus::Full {
                     break;
                 }
                 next += 1;
@@ -85,13 +85,14 @@ fn a_full_transport_says_so_and_takes_more_when_it_is_emptied() {
         // First there must be a connection, so that Full means that the transport is full.
         connect(name, &mut transports, &mut keeps);
         let mut sent = 0;
-        while transports[0].send(1, 1, &[], Body::Bytes(&body)).unwrap() == Answer::Done {
+        while transports[0].send(1, 1, &[], Body::Bytes(&body)).unwrap() == SendStatus::Done {
             sent += 1;
             assert!(sent < 1_000_000, "{name}: it is never full");
         }
         let total = sent + 500;
         until(name, &mut transports, &mut keeps, |w, k| {
-            while sent < total && w[0].send(1, 1, &[], Body::Bytes(&body)).unwrap() == Answer::Done
+            while sent < total
+                && w[0].send(1, 1, &[], Body::Bytes(&body)).unwrap() == SendStatus::Done
             {
                 sent += 1;
             }
@@ -105,7 +106,7 @@ fn a_full_transport_says_so_and_takes_more_when_it_is_emptied() {
 fn connect(name: &str, transports: &mut Transports, keeps: &mut [Keep]) {
     let mut sent = false;
     until(name, transports, keeps, |w, k| {
-        sent = sent || w[0].send(1, 0, &[], Body::Bytes(b"first")).unwrap() == Answer::Done;
+        sent = sent || w[0].send(1, 0, &[], Body::Bytes(b"first")).unwrap() == SendStatus::Done;
         !k[1].messages.is_empty()
     });
 }
@@ -149,7 +150,7 @@ fn streams_arrive_in_place_and_beside_messages() {
                         offload.before_cts(0, &what);
                     }
                     let ask = Body::Bytes(b"ask");
-                    asked = w[1].send(0, 6, &[], ask).unwrap() == Answer::Done;
+                    asked = w[1].send(0, 6, &[], ask).unwrap() == SendStatus::Done;
                 }
                 !k[0].messages.is_empty()
             });
@@ -157,8 +158,8 @@ fn streams_arrive_in_place_and_beside_messages() {
             until(name, &mut transports, &mut keeps, |w, k| {
                 // A small message wherever one may be sent.
                 if between && small < 20 {
-                    let answer = w[0].send(1, 7, &[], Body::Bytes(&[small])).unwrap();
-                    small += u8::from(answer == Answer::Done);
+                    let status = w[0].send(1, 7, &[], Body::Bytes(&[small])).unwrap();
+                    small += u8::from(status == SendStatus::Done);
                 }
                 if at < len {
                     // The bytes stay unchanged until all have arrived, so zero copy may be used.
@@ -303,7 +304,7 @@ fn sleepers_are_woken_by_messages_and_by_room() {
             }
             let body = bytes_of(4000, 1);
             for _ in 0..2000 {
-                while sender.send(1, 3, &[], Body::Bytes(&body)).unwrap() == Answer::Full {
+                while sender.send(1, 3, &[], Body::Bytes(&body)).unwrap() == SendStatus::Full {
                     // A sender that was answered Full has armed: room must wake it.
                     sleep(sender.as_mut(), &mut keep);
                 }
@@ -325,7 +326,7 @@ fn what_a_transport_still_holds_is_said_until_it_is_gone() {
         assert!(!transports[0].has_unsent(), "{name}");
         let before = keeps[1].messages.len();
         let (body, mut sent) = (bytes_of(3000, 1), 0);
-        while transports[0].send(1, 1, &[], Body::Bytes(&body)).unwrap() == Answer::Done {
+        while transports[0].send(1, 1, &[], Body::Bytes(&body)).unwrap() == SendStatus::Done {
             sent += 1;
         }
         // Only connections have a queue in this process.
@@ -354,8 +355,8 @@ fn two_jobs_under_the_same_names_never_meet() {
             for (me, (transport, keep)) in transports.iter_mut().zip(keeps).enumerate() {
                 for to in (0..3).filter(|&to| to != me) {
                     if !sent[j][me][to] {
-                        let answer = transport.send(to as u32, 1, &[], Body::Bytes(&[j as u8]));
-                        sent[j][me][to] = answer.unwrap() == Answer::Done;
+                        let status = transport.send(to as u32, 1, &[], Body::Bytes(&[j as u8]));
+                        sent[j][me][to] = status.unwrap() == SendStatus::Done;
                     }
                 }
                 transport.poll(keep).unwrap();

@@ -4,7 +4,7 @@
 
 use ferry_job::{NodeJob, Segment};
 use ferry_transport::shm::Shm;
-use ferry_transport::{Answer, Body, Inbox, ProcId, Transport};
+use ferry_transport::{Body, Inbox, ProcId, SendStatus, Transport};
 
 /// The lengths of what has arrived, and whether there are receives for it.
 #[derive(Default)]
@@ -41,7 +41,7 @@ fn found(cores: u32, len: usize, unexpected: bool) -> Vec<usize> {
     let mut send = |len| {
         let body = vec![1; len];
         let sent = from.send(1, 0, &[], Body::Bytes(&body)).unwrap();
-        assert!(matches!(sent, Answer::Done));
+        assert!(matches!(sent, SendStatus::Done));
     };
     // From here on the other process may write the fastbox, so messages go by the ring.
     send(8);

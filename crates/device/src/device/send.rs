@@ -8,7 +8,7 @@ use crate::base::request::{Operation, ReqId, SendMode};
 use crate::progress::device::Device;
 use crate::protocol::SHORT_MAX_BYTES;
 use crate::protocol::withdrawable::WITHDRAWABLE_MIN_BYTES;
-use ferry_transport::Answer;
+use ferry_transport::SendStatus;
 
 impl Device {
     /// Starts a send. `None`: it is complete, and the buffer may be used again.
@@ -81,8 +81,8 @@ impl Device {
         let head = Header::new().key(&key);
         // SAFETY: the caller's promise.
         match unsafe { worker.try_eager(to, header::EAGER, &head, &source, features) } {
-            Ok(Answer::Done) => None,
-            Ok(Answer::Full) => Some(worker.queue_eager(to, header::EAGER, head, source, None)),
+            Ok(SendStatus::Done) => None,
+            Ok(SendStatus::Full) => Some(worker.queue_eager(to, header::EAGER, head, source, None)),
             Err(e) => Some(worker.failed_request(e)),
         }
     }

@@ -5,7 +5,7 @@ use crate::base::header::{self, Header};
 use crate::base::key::ProcId;
 use crate::protocol::engine::Worker;
 use crate::queue::outgoing::{Outgoing, Payload};
-use ferry_transport::{Answer, Body};
+use ferry_transport::{Body, SendStatus};
 use std::collections::VecDeque;
 
 /// Active messages that have arrived and have not been handled.
@@ -60,8 +60,8 @@ impl Worker {
         if self.engine.outbox.is_empty_for(to) {
             let body = Body::Bytes(&bytes);
             match self.transports.send(to, header::ACTIVE, &[], body) {
-                Ok(Answer::Done) => return self.count_sent(to),
-                Ok(Answer::Full) => {}
+                Ok(SendStatus::Done) => return self.count_sent(to),
+                Ok(SendStatus::Full) => {}
                 Err(e) => return self.fail_transport(&e),
             }
         }

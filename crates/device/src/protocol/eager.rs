@@ -8,7 +8,7 @@ use crate::base::message::{Content, EagerBytes, Unexpected};
 use crate::base::request::{Operation, ReqId};
 use crate::protocol::engine::{Engine, Worker};
 use crate::queue::outgoing::{Outgoing, Payload};
-use ferry_transport::{Answer, Body, Features, SHM_INDEX, TransportError};
+use ferry_transport::{Body, Features, SHM_INDEX, SendStatus, TransportError};
 
 /// Longest body that is sent the shortest way, bytes. A choice: far below what needs a decision.
 pub(crate) const SHORT_MAX_BYTES: usize = 4096;
@@ -29,10 +29,10 @@ impl Worker {
             // SAFETY: the caller's promise.
             _ => unsafe { std::slice::from_raw_parts(ptr, len) },
         };
-        let answer = self
+        let status = self
             .transports
             .send_short(to, header::EAGER, &key.encode(), body);
-        let sent = answer == Answer::Done;
+        let sent = status == SendStatus::Done;
         if sent {
             COUNTERS.sent[SHM_INDEX].add(len as u64);
             self.count_sent(to);
@@ -40,10 +40,10 @@ impl Worker {
         sent
     }
 
-    /// Hands an eager message to its transport. [`Answer::Full`]: it must be queued, because there
-    /// is no room for it, other messages wait before it, or it belongs to a batch. `source` is
-    /// borrowed: moving it would read with wide loads what the caller has just written with narrow
-    /// stores, and such loads wait until the stores have left the store buffer.
+    /// Hands an eager message to its transport. [`SendStatus::Full`]: it must be queued, because
+    /// there is no room for it, other messages wait before it, or it belongs to a batch. `source`
+    /// is borrowed: moving it would read with wide loads what the caller has just written with
+    /// narrow stores, and such loads wait until the stores have left the store buffer.
     ///
     /// # Safety
     /// The memory behind `source` must be readable.
@@ -55,12 +55,12 @@ impl Worker {
         head: &Header,
         source: &Source,
         features: Features,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         if !self.engine.outbox.is_empty_for(to) || self.batches(to, source, features) {
-            return Ok(Answer::Full);
+            return Ok(SendStatus::Full);
         }
         // A call for each kind of buffer: each is compiled for its kind.
-        let answer = match source {
+        let status = match source {
             Source::Bytes { len: 0, .. } => {
                 let body = Body::Bytes(&[]);
                 self.transports.send_eager(to, message, head.bytes(), body)
@@ -81,10 +81,10 @@ impl Worker {
                 self.transports.send_eager(to, message, head.bytes(), body)
             }
         };
-        if let Ok(Answer::Done) = answer {
+        if let Ok(SendStatus::Done) = status {
             self.count_sent(to);
         }
-        answer
+        status
     }
 
     /// Sends the eager message of a synchronous send. Returns the send's request. Not inlined, so
@@ -104,8 +104,10 @@ impl Worker {
         let head = Header::new().key(key).u32(req.0);
         // SAFETY: the caller's promise.
         match unsafe { self.try_eager(to, header::EAGER_SYNC, &head, &source, features) } {
-            Ok(Answer::Done) => req,
-            Ok(Answer::Full) => self.queue_eager(to, header::EAGER_SYNC, head, source, Some(req)),
+            Ok(SendStatus::Done) => req,
+            Ok(SendStatus::Full) => {
+                self.queue_eager(to, header::EAGER_SYNC, head, source, Some(req))
+            }
             Err(e) => self.failed_request(e),
         }
     }

@@ -22,7 +22,7 @@ use crate::queue::batch::Batch;
 use crate::queue::outbox::Outbox;
 use crate::queue::outgoing::Outgoing;
 use crate::queue::send_slots::SendSlots;
-use ferry_transport::{Answer, Body, Transports};
+use ferry_transport::{Body, SendStatus, Transports};
 
 /// Queues, requests and the state of each protocol. The transports deliver to it
 /// ([`Inbox`](ferry_transport::Inbox), in `dispatch.rs`).
@@ -211,8 +211,8 @@ impl Worker {
             self.before_header(to, message, &head);
             let body = Body::Bytes(&[]);
             match self.transports.send(to, message, head.bytes(), body) {
-                Ok(Answer::Done) => return self.count_sent(to),
-                Ok(Answer::Full) => {}
+                Ok(SendStatus::Done) => return self.count_sent(to),
+                Ok(SendStatus::Full) => {}
                 Err(e) => return self.fail_transport(&e),
             }
         }

@@ -10,7 +10,7 @@ use crate::protocol::engine::Worker;
 use crate::protocol::zero_copy::{CLASSES, ZERO_COPY_MIN_BYTES, size_class};
 use crate::queue::outgoing::{Offer, Outgoing, Payload};
 use ferry_job::RankStatus;
-use ferry_transport::{Answer, BatchMessage, BatchSent, Body, TransportError};
+use ferry_transport::{BatchMessage, BatchSent, Body, SendStatus, TransportError};
 use std::collections::VecDeque;
 
 /// Bytes that are offered in one batch. The last message may exceed them. A choice.
@@ -139,7 +139,7 @@ impl Worker {
             return Ok(Offer::Full);
         }
         self.choose_zero_copy(to, next);
-        let answer = match &mut next.payload {
+        let status = match &mut next.payload {
             Payload::None => {
                 self.before_header(to, next.message, &next.head);
                 let body = Body::Bytes(&[]);
@@ -186,12 +186,12 @@ impl Worker {
                 return self.offer_parts(to, next);
             }
         };
-        Ok(match answer {
-            Answer::Done => {
+        Ok(match status {
+            SendStatus::Done => {
                 self.engine.add_sent(to, 1);
                 Offer::Sent
             }
-            Answer::Full => Offer::Full,
+            SendStatus::Full => Offer::Full,
         })
     }
 
@@ -224,11 +224,11 @@ impl Worker {
                 .transports
                 .send_fragment(to, next.message, head, body, fragments.awaited)?
             {
-                Answer::Full => {
+                SendStatus::Full => {
                     full = true;
                     break;
                 }
-                Answer::Done => {
+                SendStatus::Done => {
                     parts += 1;
                     *offset += part;
                 }

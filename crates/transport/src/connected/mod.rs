@@ -36,8 +36,8 @@ mod state;
 mod timeout;
 
 use crate::{
-    Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, Features, ForeignProcesses, Inbox,
-    ProcId, Sleeper, Streamed, Transport, TransportError, ZeroCopy,
+    BatchMessage, BatchSent, Body, FRAGMENT_BYTES, Features, ForeignProcesses, Inbox, ProcId,
+    SendStatus, Sleeper, Streamed, Transport, TransportError, ZeroCopy,
 };
 use conn::frame;
 pub(crate) use conn::frame::{
@@ -277,14 +277,14 @@ impl Transport for ConnTransport {
         message: u8,
         head: &[u8],
         body: Body<'_>,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         let found = self.conn(to)?.map(|(i, _)| i);
         let open = found.and_then(|i| match &mut self.peers[i].state {
             PeerState::Open(conn) => Some((i, conn)),
             _ => None,
         });
         let Some((i, conn)) = open else {
-            return Ok(Answer::Full);
+            return Ok(SendStatus::Full);
         };
         // A write that fails is not reported here. Reading finds the cause, after what the peer has
         // sent before.
@@ -295,7 +295,11 @@ impl Transport for ConnTransport {
         if !sent || conn.is_behind() {
             self.add_writer(i);
         }
-        Ok(if sent { Answer::Done } else { Answer::Full })
+        Ok(if sent {
+            SendStatus::Done
+        } else {
+            SendStatus::Full
+        })
     }
 
     #[inline]
@@ -305,7 +309,7 @@ impl Transport for ConnTransport {
         message: u8,
         head: &[u8],
         body: Body<'_>,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         if self.outgoing.coalesces
             && let Some(i) = self.slot(to)
             && let PeerState::Open(conn) = &mut self.peers[i].state
@@ -316,7 +320,7 @@ impl Transport for ConnTransport {
                     self.outgoing.keeps_any = true;
                     self.add_writer(i);
                 }
-                return Ok(Answer::Done);
+                return Ok(SendStatus::Done);
             }
         }
         self.send(to, message, head, body)

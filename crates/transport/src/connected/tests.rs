@@ -96,7 +96,7 @@ fn nothing_is_connected_before_somebody_speaks() {
     assert!(all.iter().all(|w| w.peers.is_empty()));
     let mut sent = false;
     until(&mut all, &mut keeps, |w, k| {
-        sent = sent || w[0].send(2, 1, b"a", Body::Bytes(b"b")).unwrap() == Answer::Done;
+        sent = sent || w[0].send(2, 1, b"a", Body::Bytes(b"b")).unwrap() == SendStatus::Done;
         k[2].0 == [(0, 1, b"ab".to_vec())]
     });
     assert_eq!(all.iter().map(connections).collect::<Vec<_>>(), [1, 0, 1]);
@@ -125,7 +125,8 @@ fn what_is_read_directly_wakes_who_sleeps() {
     for n in 1..=2 * BUSY_POLL_AFTER_READS as usize {
         let mut sent = false;
         until(&mut all, &mut keeps, |w, k| {
-            sent = sent || w[0].send(1, 1, &[], Body::Bytes(&[0; 5000])).unwrap() == Answer::Done;
+            sent =
+                sent || w[0].send(1, 1, &[], Body::Bytes(&[0; 5000])).unwrap() == SendStatus::Done;
             k[1].0.len() == n
         });
     }
@@ -136,7 +137,7 @@ fn what_is_read_directly_wakes_who_sleeps() {
     all[1].arm(Sleeper::Program);
     assert!(!awake(&all[1]), "nothing has come");
     let sent = all[0].send(1, 1, &[], Body::Bytes(b"!"));
-    assert_eq!(sent.unwrap(), Answer::Done);
+    assert_eq!(sent.unwrap(), SendStatus::Done);
     assert!(awake(&all[1]), "one byte is enough");
     all[1].disarm();
     let before = keeps[1].0.len();
@@ -198,15 +199,15 @@ fn a_poll_ends_with_a_message_whose_receive_comes_late() {
     let body = [7; 20_000];
     let mut met = false;
     until(&mut all, &mut keeps, |w, k| {
-        met = met || w[0].send(1, 1, &[], Body::Bytes(b"!")).unwrap() == Answer::Done;
+        met = met || w[0].send(1, 1, &[], Body::Bytes(b"!")).unwrap() == SendStatus::Done;
         !k[1].0.is_empty()
     });
     // All have arrived before any is read.
     let mut sent = 0;
     until(&mut all[..1], &mut keeps[..1], |w, _| {
         if sent < MESSAGES {
-            let answer = w[0].send(1, 1, &[], Body::Bytes(&body)).unwrap();
-            sent += usize::from(answer == Answer::Done);
+            let status = w[0].send(1, 1, &[], Body::Bytes(&body)).unwrap();
+            sent += usize::from(status == SendStatus::Done);
         }
         let PeerState::Open(conn) = &w[0].peers[0].state else {
             panic!("there is no connection");
@@ -239,8 +240,8 @@ fn two_that_connect_to_each_other_at_once_have_one_connection_and_lose_nothing()
                 let late = me == 1 && round > 10 && k[0].0.is_empty() && sent[0] < 1;
                 if sent[me] < 50 && !late {
                     let body = [sent[me]];
-                    let answer = w[me].send(1 - me as u32, 1, &[], Body::Bytes(&body));
-                    sent[me] += u8::from(answer.unwrap() == Answer::Done);
+                    let status = w[me].send(1 - me as u32, 1, &[], Body::Bytes(&body));
+                    sent[me] += u8::from(status.unwrap() == SendStatus::Done);
                 }
             }
             k.iter().all(|k| k.0.len() == 50)
@@ -262,8 +263,8 @@ fn encrypted_connections_carry_everything_and_a_wiretap_sees_nothing() {
     until(&mut all, &mut keeps, |w, k| {
         if next < sizes.len() {
             let body = vec![next as u8; sizes[next]];
-            let answer = w[0].send(1, next as u8, &[], Body::Bytes(&body)).unwrap();
-            next += usize::from(answer == Answer::Done);
+            let status = w[0].send(1, next as u8, &[], Body::Bytes(&body)).unwrap();
+            next += usize::from(status == SendStatus::Done);
         }
         k[1].0.len() == sizes.len()
     });
@@ -298,7 +299,7 @@ fn a_peer_that_leaves_is_no_fault_and_one_that_vanishes_is() {
         let mut keeps = keeps(2);
         let mut sent = false;
         until(&mut all, &mut keeps, |w, k| {
-            sent = sent || w[0].send(1, 1, &[], Body::Bytes(b"last")).unwrap() == Answer::Done;
+            sent = sent || w[0].send(1, 1, &[], Body::Bytes(b"last")).unwrap() == SendStatus::Done;
             sent && (!notifies || w[0].settle()) && !k[1].0.is_empty()
         });
         drop(all.remove(0));
@@ -332,7 +333,7 @@ fn nobody_listening_is_said_with_every_address() {
     let mut keep = Keep::default();
     assert_eq!(
         all[0].send(1, 1, &[], Body::Bytes(b"")).unwrap(),
-        Answer::Full
+        SendStatus::Full
     );
     let end = Instant::now() + Duration::from_secs(10);
     let fault = loop {
@@ -372,7 +373,7 @@ fn strangers_are_sent_away_and_stall_nobody() {
     liar.write_all(&other.initiate(1).unwrap().1).unwrap();
     let mut sent = false;
     until(&mut all, &mut keeps, |w, k| {
-        sent = sent || w[0].send(1, 1, &[], Body::Bytes(b"ours")).unwrap() == Answer::Done;
+        sent = sent || w[0].send(1, 1, &[], Body::Bytes(b"ours")).unwrap() == SendStatus::Done;
         let d = w[1].rejections();
         k[1].0.len() == 1 && d.unknown_protocol == 1 && d.proof == 1 && d.backlog_full >= 10
     });
@@ -426,7 +427,7 @@ fn nonsense_from_a_process_of_the_job_ends_its_connection_alone() {
     assert!(keeps[1].0.is_empty());
     let mut sent = false;
     until(&mut all[..2], &mut keeps[..2], |w, k| {
-        sent = sent || w[0].send(1, 1, &[], Body::Bytes(b"ours")).unwrap() == Answer::Done;
+        sent = sent || w[0].send(1, 1, &[], Body::Bytes(b"ours")).unwrap() == SendStatus::Done;
         k[1].0.len() == 1
     });
 }
@@ -438,7 +439,7 @@ fn coalescing() -> (Vec<ConnTransport>, Vec<Keep>) {
     all[0].set_coalescing(true);
     let mut sent = false;
     until(&mut all, &mut keeps, |w, k| {
-        sent = sent || w[0].send(1, 1, b"a", Body::Bytes(b"b")).unwrap() == Answer::Done;
+        sent = sent || w[0].send(1, 1, b"a", Body::Bytes(b"b")).unwrap() == SendStatus::Done;
         k[1].0.len() == 1
     });
     keeps[1].0.clear();
@@ -452,7 +453,7 @@ fn coalesced_messages_go_without_another_call() {
         all[0].poll(&mut keeps[0]).unwrap();
         for n in 0..50 {
             let sent = all[0].send_eager(1, n, b"head", Body::Bytes(&[round; 100]));
-            assert_eq!(sent.unwrap(), Answer::Done);
+            assert_eq!(sent.unwrap(), SendStatus::Done);
         }
         assert!(all[0].has_unsent(), "the first has gone, others are kept");
         // The sender does not poll: the flush thread sends them. Between rounds it may have
@@ -491,7 +492,7 @@ fn coalesced_messages_keep_their_order_among_all_others() {
         bytes.extend_from_slice(&sent.to_le_bytes());
         bytes.resize(4 + len as usize, sent as u8);
         let (head, body) = bytes.split_at(4);
-        let answer = match below(10) {
+        let status = match below(10) {
             0 => {
                 let mut fill = |out: &mut [u8]| out.copy_from_slice(body);
                 all[0].send(1, 7, head, Body::Fill(body.len(), &mut fill))
@@ -506,13 +507,13 @@ fn coalesced_messages_keep_their_order_among_all_others() {
                 };
                 let sent = all[0].send_batch(1, &[batch]).unwrap();
                 Ok(match sent.whole {
-                    1 => Answer::Done,
-                    _ => Answer::Full,
+                    1 => SendStatus::Done,
+                    _ => SendStatus::Full,
                 })
             }
             _ => all[0].send_eager(1, 7, head, Body::Bytes(body)),
         };
-        let done = answer.unwrap() == Answer::Done;
+        let done = status.unwrap() == SendStatus::Done;
         if done {
             expected.push((4 + len) as usize);
             sent += 1;
@@ -539,7 +540,7 @@ fn a_single_message_is_not_kept() {
     for n in 0..100 {
         all[0].poll(&mut keeps[0]).unwrap();
         let sent = all[0].send_eager(1, n, &[], Body::Bytes(b"alone"));
-        assert_eq!(sent.unwrap(), Answer::Done);
+        assert_eq!(sent.unwrap(), SendStatus::Done);
         assert!(!all[0].has_unsent());
     }
 }

@@ -1,7 +1,7 @@
 //! Coalescing of eager messages, on the transports that do it.
 
 use super::{ROUTE_SHM, Transports};
-use crate::{Answer, Body, ProcId, Transport, TransportError};
+use crate::{Body, ProcId, SendStatus, Transport, TransportError};
 
 impl Transports {
     /// [`Transport::send_eager`] on the transport to `to`.
@@ -12,7 +12,7 @@ impl Transports {
         message: u8,
         head: &[u8],
         body: Body<'_>,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         match (self.route(to)?, &mut self.shm) {
             (ROUTE_SHM, Some(shm)) => shm.send(to, message, head, body),
             _ => self.transport(to)?.send_eager(to, message, head, body),

@@ -1,7 +1,7 @@
 //! Large messages in fragments.
 
 use super::Transports;
-use crate::{Answer, Body, Fragments, ProcId, TransportError};
+use crate::{Body, Fragments, ProcId, SendStatus, TransportError};
 
 impl Transports {
     /// [`Transport::fragments`](crate::Transport::fragments) on the transport to `to`.
@@ -22,7 +22,7 @@ impl Transports {
         head: &[u8],
         body: Body<'_>,
         awaited: bool,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         self.transport(to)?
             .send_fragment(to, message, head, body, awaited)
     }

@@ -1,12 +1,12 @@
 //! Short messages to processes of the node: most messages of most programs, by the shortest way.
 
 use super::{ROUTE_SHM, Transports};
-use crate::{Answer, ProcId, SHORT_HEAD_BYTES};
+use crate::{ProcId, SHORT_HEAD_BYTES, SendStatus};
 
 impl Transports {
     /// Sends a message whose head and body fit in one record, if shared memory leads to `to` and
-    /// has been used with it before. [`Answer::Full`]: it does not, or there is no room. `to` has
-    /// nothing queued.
+    /// has been used with it before. [`SendStatus::Full`]: it does not, or there is no room. `to`
+    /// has nothing queued.
     #[inline(always)]
     pub fn send_short(
         &mut self,
@@ -14,10 +14,10 @@ impl Transports {
         message: u8,
         head: &[u8; SHORT_HEAD_BYTES],
         body: &[u8],
-    ) -> Answer {
+    ) -> SendStatus {
         match (self.routes.get(to as usize), &mut self.shm) {
             (Some(&ROUTE_SHM), Some(shm)) => shm.send_short(to, message, head, body),
-            _ => Answer::Full,
+            _ => SendStatus::Full,
         }
     }
 }

@@ -66,8 +66,8 @@ pub use shared_memory::{Mapping, SharedMemory, SharedRange};
 pub use update_slot::{OfferState, Offered, UPDATE_WORDS, UpdateSlot};
 
 use crate::{
-    Answer, Body, FRAGMENT_HEAD_MAX_BYTES, Features, Fragments, Inbox, NodeCollectives, ProcId,
-    ReadError, ReadStart, SHORT_HEAD_BYTES, Sleeper, Transport, TransportError, short_copy,
+    Body, FRAGMENT_HEAD_MAX_BYTES, Features, Fragments, Inbox, NodeCollectives, ProcId, ReadError,
+    ReadStart, SHORT_HEAD_BYTES, SendStatus, Sleeper, Transport, TransportError, short_copy,
 };
 use cells::{CELL_BODY_MAX_BYTES, HEAD_MAX_BYTES};
 use control::{ASLEEP_ON_SOCKET, AWAKE, CONTROL_BYTES, Control, LOCAL_RANKS_MAX};
@@ -271,8 +271,8 @@ impl Shm {
     }
 
     /// Sends a message whose head and body fit in one record, to a peer to which this process has
-    /// sent before. [`Answer::Full`]: it has not, there is no room, or the message goes in a cell;
-    /// [`Transport::send`] must be called then, which makes the peer wake this process.
+    /// sent before. [`SendStatus::Full`]: it has not, there is no room, or the message goes in a
+    /// cell; [`Transport::send`] must be called then, which makes the peer wake this process.
     #[inline(always)]
     pub fn send_short(
         &mut self,
@@ -280,18 +280,18 @@ impl Shm {
         message: u8,
         head: &[u8; SHORT_HEAD_BYTES],
         body: &[u8],
-    ) -> Answer {
+    ) -> SendStatus {
         let uses_active_bitmap = self.uses_active_bitmap();
         let Some(i) = self.index(to) else {
-            return Answer::Full;
+            return SendStatus::Full;
         };
         let (Some(peer), Some(control)) = (self.peers[i].as_deref_mut(), self.controls.get(i))
         else {
-            return Answer::Full;
+            return SendStatus::Full;
         };
         let len = SHORT_HEAD_BYTES + body.len();
         if len > CROSSED_MIN_BYTES && self.core_each && peer.pair.crosses() {
-            return Answer::Full;
+            return SendStatus::Full;
         }
         let streaming = peer.pair.is_streaming(body.len());
         let fill = |out: &mut [u8]| {
@@ -308,13 +308,13 @@ impl Shm {
             out[..SHORT_HEAD_BYTES].copy_from_slice(head);
         };
         if !peer.ring_open_requested || !peer.pair.send(message, SHORT_HEAD_BYTES, len, fill) {
-            return Answer::Full;
+            return SendStatus::Full;
         }
         if uses_active_bitmap {
             control.active[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
         }
         control.wake_if_asleep();
-        Answer::Done
+        SendStatus::Done
     }
 
     /// The memory of a process of the node. `None`: it is none, it has not started, or the system
@@ -357,7 +357,7 @@ impl Shm {
         &mut self,
         to: ProcId,
         write: impl FnOnce(&mut Pair, bool) -> bool,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         let Some(to) = self.index(to) else {
             return Err(TransportError::Unreachable {
                 peer: to,
@@ -374,14 +374,14 @@ impl Shm {
             if !self.blocked.contains(&to) {
                 self.blocked.push(to);
             }
-            return Ok(Answer::Full);
+            return Ok(SendStatus::Full);
         }
         let control = &self.controls[to];
         if uses_active_bitmap {
             control.active[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
         }
         control.wake_if_asleep();
-        Ok(Answer::Done)
+        Ok(SendStatus::Done)
     }
 
     /// Returns whether writers set their bit in the reader's bitmap.
@@ -423,7 +423,7 @@ impl Transport for Shm {
         message: u8,
         head: &[u8],
         body: Body<'_>,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         self.send_by(to, |pair, core_each| {
             let len = head.len() + body.len();
             let fits_cell = core_each && head.len() <= HEAD_MAX_BYTES;
@@ -555,7 +555,7 @@ impl Transport for Shm {
         head: &[u8],
         body: Body<'_>,
         awaited: bool,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         match body {
             Body::Fill(len, fill) if awaited && self.core_each && len > RECORD_PART_BYTES => {
                 self.send_by(to, |pair, _| pair.send_early(message, head, len, fill))

@@ -8,7 +8,7 @@ use ferry_transport::shm::Shm;
 use ferry_transport::tcp::{Settings, Tcp};
 use ferry_transport::tipc::{self, Tipc};
 use ferry_transport::{
-    Answer, Body, Expected, Features, Inbox, ProcId, RendezvousOffload, Streamed, Transport,
+    Body, Expected, Features, Inbox, ProcId, RendezvousOffload, SendStatus, Streamed, Transport,
     TransportError, VirtualTime,
 };
 use std::time::{Duration, Instant};
@@ -114,7 +114,7 @@ impl Transport for Turns {
         message: u8,
         head: &[u8],
         body: Body<'_>,
-    ) -> Result<Answer, TransportError> {
+    ) -> Result<SendStatus, TransportError> {
         self.turn(|m| m.send(to, message, head, body))
     }
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
@@ -260,7 +260,7 @@ pub fn send_until_taken(
     while transport
         .send(to, message, head, Body::Bytes(body))
         .unwrap()
-        == Answer::Full
+        == SendStatus::Full
     {
         transport.poll(keep).unwrap();
         assert!(Instant::now() < end, "no room");
