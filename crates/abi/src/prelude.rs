@@ -22,3 +22,10 @@ pub(crate) use ferry_mpi::{
 };
 pub(crate) use std::ffi::{CStr, c_char, c_void};
 pub(crate) use std::sync::Arc;
+
+/// The communicator of a handle, valid until that is freed ([`handle::get`]).
+pub(crate) type CommRef = &'static Arc<Comm>;
+/// The datatype of a handle, valid until that is freed.
+pub(crate) type DatatypeRef = &'static Arc<Datatype>;
+/// The operation of a handle, valid until that is freed.
+pub(crate) type OpRef = &'static Arc<Op>;

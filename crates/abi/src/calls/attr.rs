@@ -150,18 +150,14 @@ pub fn comm_free_keyval(comm_keyval: &mut i32) -> Result<()> {
     free(ObjectKind::Comm, comm_keyval)
 }
 
-pub fn comm_set_attr(
-    comm: &'static Arc<Comm>,
-    comm_keyval: i32,
-    attribute_val: *mut c_void,
-) -> Result<()> {
+pub fn comm_set_attr(comm: CommRef, comm_keyval: i32, attribute_val: *mut c_void) -> Result<()> {
     let keyval = own_key(ObjectKind::Comm, comm_keyval)?;
     comm.attributes
         .set(comm.identity.bits(), &keyval, attribute_val as usize)
 }
 
 pub fn comm_get_attr(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     comm_keyval: i32,
     attribute_val: OutPointer,
     flag: OutFlag,
@@ -185,7 +181,7 @@ pub fn comm_get_attr(
     )
 }
 
-pub fn comm_delete_attr(comm: &'static Arc<Comm>, comm_keyval: i32) -> Result<()> {
+pub fn comm_delete_attr(comm: CommRef, comm_keyval: i32) -> Result<()> {
     let keyval = own_key(ObjectKind::Comm, comm_keyval)?;
     comm.attributes.delete(comm.identity.bits(), &keyval)
 }
@@ -205,12 +201,12 @@ pub fn keyval_free(keyval: &mut i32) -> Result<()> {
     comm_free_keyval(keyval)
 }
 
-pub fn attr_put(comm: &'static Arc<Comm>, keyval: i32, attribute_val: *mut c_void) -> Result<()> {
+pub fn attr_put(comm: CommRef, keyval: i32, attribute_val: *mut c_void) -> Result<()> {
     comm_set_attr(comm, keyval, attribute_val)
 }
 
 pub fn attr_get(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     keyval: i32,
     attribute_val: OutPointer,
     flag: OutFlag,
@@ -218,7 +214,7 @@ pub fn attr_get(
     comm_get_attr(comm, keyval, attribute_val, flag)
 }
 
-pub fn attr_delete(comm: &'static Arc<Comm>, keyval: i32) -> Result<()> {
+pub fn attr_delete(comm: CommRef, keyval: i32) -> Result<()> {
     comm_delete_attr(comm, keyval)
 }
 
@@ -242,7 +238,7 @@ pub fn type_free_keyval(type_keyval: &mut i32) -> Result<()> {
 }
 
 pub fn type_set_attr(
-    datatype: &'static Arc<Datatype>,
+    datatype: DatatypeRef,
     type_keyval: i32,
     attribute_val: *mut c_void,
 ) -> Result<()> {
@@ -255,7 +251,7 @@ pub fn type_set_attr(
 }
 
 pub fn type_get_attr(
-    datatype: &'static Arc<Datatype>,
+    datatype: DatatypeRef,
     type_keyval: i32,
     attribute_val: OutPointer,
     flag: OutFlag,
@@ -269,7 +265,7 @@ pub fn type_get_attr(
     )
 }
 
-pub fn type_delete_attr(datatype: &'static Arc<Datatype>, type_keyval: i32) -> Result<()> {
+pub fn type_delete_attr(datatype: DatatypeRef, type_keyval: i32) -> Result<()> {
     let keyval = own_key(ObjectKind::Type, type_keyval)?;
     of_type(datatype).delete(datatype.handle.load(Ordering::Relaxed), &keyval)
 }

@@ -66,66 +66,66 @@ macro_rules! forms {
     )*};
 }
 
-type Type = &'static Arc<Datatype>;
-type On = &'static Arc<Comm>;
-type Operation = &'static Arc<Op>;
 /// A send buffer, or `None` for MPI_IN_PLACE.
-type In = Option<*const u8>;
+type SendBuf = Option<*const u8>;
 
 forms! {
-    barrier ibarrier barrier_init(comm: On) barrier_as;
-    bcast ibcast bcast_init(buffer: *mut u8, count: i64, datatype: Type, root: Root,
-        comm: On) bcast_as;
-    gather igather gather_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8,
-        recvcount: i64, recvtype: Type, root: Root, comm: On) gather_as;
-    gatherv igatherv gatherv_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8,
-        recvcounts: Ints, displs: Ints, recvtype: Type, root: Root, comm: On) gatherv_as;
-    scatter iscatter scatter_init(sendbuf: *const u8, sendcount: i64, sendtype: Type,
-        recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type, root: Root, comm: On) scatter_as;
+    barrier ibarrier barrier_init(comm: CommRef) barrier_as;
+    bcast ibcast bcast_init(buffer: *mut u8, count: i64, datatype: DatatypeRef, root: Root,
+        comm: CommRef) bcast_as;
+    gather igather gather_init(sendbuf: SendBuf, sendcount: i64, sendtype: DatatypeRef,
+        recvbuf: *mut u8, recvcount: i64, recvtype: DatatypeRef, root: Root, comm: CommRef)
+        gather_as;
+    gatherv igatherv gatherv_init(sendbuf: SendBuf, sendcount: i64, sendtype: DatatypeRef,
+        recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: DatatypeRef, root: Root,
+        comm: CommRef) gatherv_as;
+    scatter iscatter scatter_init(sendbuf: *const u8, sendcount: i64, sendtype: DatatypeRef,
+        recvbuf: Option<*mut u8>, recvcount: i64, recvtype: DatatypeRef, root: Root, comm: CommRef)
+        scatter_as;
     scatterv iscatterv scatterv_init(sendbuf: *const u8, sendcounts: Ints, displs: Ints,
-        sendtype: Type, recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type, root: Root,
-        comm: On) scatterv_as;
-    allgather iallgather allgather_init(sendbuf: In, sendcount: i64, sendtype: Type,
-        recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On) allgather_as;
-    allgatherv iallgatherv allgatherv_init(sendbuf: In, sendcount: i64, sendtype: Type,
-        recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type,
-        comm: On) allgatherv_as;
-    alltoall ialltoall alltoall_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8,
-        recvcount: i64, recvtype: Type, comm: On) alltoall_as;
-    alltoallv ialltoallv alltoallv_init(sendbuf: In, sendcounts: Ints, sdispls: Ints,
-        sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtype: Type,
-        comm: On) alltoallv_as;
-    alltoallw ialltoallw alltoallw_init(sendbuf: In, sendcounts: Ints, sdispls: Ints,
+        sendtype: DatatypeRef, recvbuf: Option<*mut u8>, recvcount: i64, recvtype: DatatypeRef,
+        root: Root, comm: CommRef) scatterv_as;
+    allgather iallgather allgather_init(sendbuf: SendBuf, sendcount: i64, sendtype: DatatypeRef,
+        recvbuf: *mut u8, recvcount: i64, recvtype: DatatypeRef, comm: CommRef) allgather_as;
+    allgatherv iallgatherv allgatherv_init(sendbuf: SendBuf, sendcount: i64, sendtype: DatatypeRef,
+        recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: DatatypeRef, comm: CommRef)
+        allgatherv_as;
+    alltoall ialltoall alltoall_init(sendbuf: SendBuf, sendcount: i64, sendtype: DatatypeRef,
+        recvbuf: *mut u8, recvcount: i64, recvtype: DatatypeRef, comm: CommRef) alltoall_as;
+    alltoallv ialltoallv alltoallv_init(sendbuf: SendBuf, sendcounts: Ints, sdispls: Ints,
+        sendtype: DatatypeRef, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints,
+        recvtype: DatatypeRef, comm: CommRef) alltoallv_as;
+    alltoallw ialltoallw alltoallw_init(sendbuf: SendBuf, sendcounts: Ints, sdispls: Ints,
         sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtypes: Types,
-        comm: On) alltoallw_as;
-    reduce ireduce reduce_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type,
-        op: Operation, root: Root, comm: On) reduce_as;
-    allreduce iallreduce allreduce_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type,
-        op: Operation, comm: On) allreduce_as;
-    reduce_scatter_block ireduce_scatter_block reduce_scatter_block_init(sendbuf: In,
-        recvbuf: *mut u8, recvcount: i64, datatype: Type, op: Operation,
-            comm: On) reduce_scatter_block_as;
-    reduce_scatter ireduce_scatter reduce_scatter_init(sendbuf: In, recvbuf: *mut u8,
-        recvcounts: Ints, datatype: Type, op: Operation, comm: On) reduce_scatter_as;
-    scan iscan scan_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation,
-        comm: On) scan_as;
-    exscan iexscan exscan_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type,
-        op: Operation, comm: On) exscan_as;
+        comm: CommRef) alltoallw_as;
+    reduce ireduce reduce_init(sendbuf: SendBuf, recvbuf: *mut u8, count: i64,
+        datatype: DatatypeRef, op: OpRef, root: Root, comm: CommRef) reduce_as;
+    allreduce iallreduce allreduce_init(sendbuf: SendBuf, recvbuf: *mut u8, count: i64,
+        datatype: DatatypeRef, op: OpRef, comm: CommRef) allreduce_as;
+    reduce_scatter_block ireduce_scatter_block reduce_scatter_block_init(sendbuf: SendBuf,
+        recvbuf: *mut u8, recvcount: i64, datatype: DatatypeRef, op: OpRef, comm: CommRef)
+        reduce_scatter_block_as;
+    reduce_scatter ireduce_scatter reduce_scatter_init(sendbuf: SendBuf, recvbuf: *mut u8,
+        recvcounts: Ints, datatype: DatatypeRef, op: OpRef, comm: CommRef) reduce_scatter_as;
+    scan iscan scan_init(sendbuf: SendBuf, recvbuf: *mut u8, count: i64, datatype: DatatypeRef,
+        op: OpRef, comm: CommRef) scan_as;
+    exscan iexscan exscan_init(sendbuf: SendBuf, recvbuf: *mut u8, count: i64,
+        datatype: DatatypeRef, op: OpRef, comm: CommRef) exscan_as;
     neighbor_allgather ineighbor_allgather neighbor_allgather_init(sendbuf: *const u8,
-        sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type,
-        comm: On) neighbor_allgather_as;
+        sendcount: i64, sendtype: DatatypeRef, recvbuf: *mut u8, recvcount: i64,
+        recvtype: DatatypeRef, comm: CommRef) neighbor_allgather_as;
     neighbor_allgatherv ineighbor_allgatherv neighbor_allgatherv_init(sendbuf: *const u8,
-        sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints,
-        recvtype: Type, comm: On) neighbor_allgatherv_as;
+        sendcount: i64, sendtype: DatatypeRef, recvbuf: *mut u8, recvcounts: Ints, displs: Ints,
+        recvtype: DatatypeRef, comm: CommRef) neighbor_allgatherv_as;
     neighbor_alltoall ineighbor_alltoall neighbor_alltoall_init(sendbuf: *const u8, sendcount: i64,
-        sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type,
-        comm: On) neighbor_alltoall_as;
+        sendtype: DatatypeRef, recvbuf: *mut u8, recvcount: i64, recvtype: DatatypeRef,
+        comm: CommRef) neighbor_alltoall_as;
     neighbor_alltoallv ineighbor_alltoallv neighbor_alltoallv_init(sendbuf: *const u8,
-        sendcounts: Ints, sdispls: Ints, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints,
-        rdispls: Ints, recvtype: Type, comm: On) neighbor_alltoallv_as;
+        sendcounts: Ints, sdispls: Ints, sendtype: DatatypeRef, recvbuf: *mut u8, recvcounts: Ints,
+        rdispls: Ints, recvtype: DatatypeRef, comm: CommRef) neighbor_alltoallv_as;
     neighbor_alltoallw ineighbor_alltoallw neighbor_alltoallw_init(sendbuf: *const u8,
         sendcounts: Ints, sdispls: Ints, sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints,
-        rdispls: Ints, recvtypes: Types, comm: On) neighbor_alltoallw_as;
+        rdispls: Ints, recvtypes: Types, comm: CommRef) neighbor_alltoallw_as;
 }
 
 /// The root in a schedule's terms.
@@ -156,7 +156,7 @@ fn bytes(count: i64, datatype: &Datatype) -> i64 {
     count.saturating_mul(datatype.size().max(0))
 }
 
-fn view(address: *const u8, count: i64, datatype: Type) -> View<'static> {
+fn view(address: *const u8, count: i64, datatype: DatatypeRef) -> View<'static> {
     View::Uniform {
         address: address.cast_mut(),
         count,
@@ -164,19 +164,24 @@ fn view(address: *const u8, count: i64, datatype: Type) -> View<'static> {
     }
 }
 
-fn send_view(sendbuf: In, count: i64, datatype: Type) -> View<'static> {
+fn send_view(sendbuf: SendBuf, count: i64, datatype: DatatypeRef) -> View<'static> {
     sendbuf.map_or(View::Nothing, |address| view(address, count, datatype))
 }
 
 /// A buffer of a v-form whose largest block has `count` elements. The entry point cannot check it.
-fn checked(address: *const u8, count: i64, datatype: Type, name: &str) -> Result<View<'static>> {
+fn checked(
+    address: *const u8,
+    count: i64,
+    datatype: DatatypeRef,
+    name: &str,
+) -> Result<View<'static>> {
     args::buffer(address, count, datatype, name)?;
     Ok(view(address, count, datatype))
 }
 
 /// Checks that the buffers of a call do not alias. For that a program must pass MPI_IN_PLACE (MPI
 /// 5.0 §6.2.3).
-fn check_no_alias(sendbuf: In, recvbuf: *const u8, count: i64) -> Result<()> {
+fn check_no_alias(sendbuf: SendBuf, recvbuf: *const u8, count: i64) -> Result<()> {
     match sendbuf {
         Some(s) if count > 0 && !s.is_null() && s == recvbuf => Err(err!(
             Buffer,
@@ -229,7 +234,7 @@ impl VaryingBlocks {
     /// Checks that this process's own block does not alias the other buffer.
     fn check_own_block(
         &self,
-        other: In,
+        other: SendBuf,
         address: *const u8,
         datatype: &Datatype,
         comm: &Comm,
@@ -278,7 +283,12 @@ fn typed(
     Ok((blocks, sizes))
 }
 
-fn plain<'a>(comm: On, collective: Collective<'a>, send: View<'a>, recv: View<'a>) -> Call<'a> {
+fn plain<'a>(
+    comm: CommRef,
+    collective: Collective<'a>,
+    send: View<'a>,
+    recv: View<'a>,
+) -> Call<'a> {
     let operation = CollectiveOperation::Collective(collective);
     Call::new(comm, operation, send, recv, None)
 }
@@ -288,7 +298,7 @@ fn peer_count(comm: &Comm) -> usize {
     comm.remote_group().size() as usize
 }
 
-fn barrier_as(comm: On, form: Form) -> Result<()> {
+fn barrier_as(comm: CommRef, form: Form) -> Result<()> {
     carry_out(
         &plain(comm, Collective::Barrier, View::Nothing, View::Nothing),
         form,
@@ -298,9 +308,9 @@ fn barrier_as(comm: On, form: Form) -> Result<()> {
 fn bcast_as(
     address: *mut u8,
     count: i64,
-    datatype: Type,
+    datatype: DatatypeRef,
     root: Root,
-    comm: On,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let data = view(address, count, datatype);
@@ -313,14 +323,14 @@ fn bcast_as(
 
 #[allow(clippy::too_many_arguments)]
 fn gather_as(
-    sendbuf: In,
+    sendbuf: SendBuf,
     sendcount: i64,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: *mut u8,
     recvcount: i64,
-    recvtype: Type,
+    recvtype: DatatypeRef,
     root: Root,
-    comm: On,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let here = is_root(root, comm);
@@ -354,15 +364,15 @@ fn gather_as(
 
 #[allow(clippy::too_many_arguments)]
 fn gatherv_as(
-    sendbuf: In,
+    sendbuf: SendBuf,
     sendcount: i64,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: *mut u8,
     recvcounts: Ints,
     displs: Ints,
-    recvtype: Type,
+    recvtype: DatatypeRef,
     root: Root,
-    comm: On,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let here = is_root(root, comm);
@@ -394,12 +404,12 @@ fn gatherv_as(
 fn scatter_as(
     sendbuf: *const u8,
     sendcount: i64,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: Option<*mut u8>,
     recvcount: i64,
-    recvtype: Type,
+    recvtype: DatatypeRef,
     root: Root,
-    comm: On,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let here = is_root(root, comm);
@@ -439,12 +449,12 @@ fn scatterv_as(
     sendbuf: *const u8,
     sendcounts: Ints,
     displs: Ints,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: Option<*mut u8>,
     recvcount: i64,
-    recvtype: Type,
+    recvtype: DatatypeRef,
     root: Root,
-    comm: On,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let here = is_root(root, comm);
@@ -477,12 +487,12 @@ fn scatterv_as(
 
 /// The arguments of an allgather or an all-to-all with uniform blocks.
 fn uniform(
-    sendbuf: In,
+    sendbuf: SendBuf,
     sendcount: i64,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: *mut u8,
     recvcount: i64,
-    recvtype: Type,
+    recvtype: DatatypeRef,
 ) -> (Uniform, View<'static>, View<'static>) {
     let send = send_view(sendbuf, sendcount, sendtype);
     let recv = view(recvbuf, recvcount, recvtype);
@@ -496,13 +506,13 @@ fn uniform(
 
 #[allow(clippy::too_many_arguments)]
 fn allgather_as(
-    sendbuf: In,
+    sendbuf: SendBuf,
     sendcount: i64,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: *mut u8,
     recvcount: i64,
-    recvtype: Type,
-    comm: On,
+    recvtype: DatatypeRef,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let (block, send, recv) = uniform(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
@@ -527,14 +537,14 @@ fn allgather_as(
 
 #[allow(clippy::too_many_arguments)]
 fn allgatherv_as(
-    sendbuf: In,
+    sendbuf: SendBuf,
     sendcount: i64,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: *mut u8,
     recvcounts: Ints,
     displs: Ints,
-    recvtype: Type,
-    comm: On,
+    recvtype: DatatypeRef,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let send = send_view(sendbuf, sendcount, sendtype);

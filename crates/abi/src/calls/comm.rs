@@ -5,21 +5,17 @@ use crate::prelude::*;
 use ferry_mpi::comm::{self, Hints, PeerLeader, SplitType};
 use ferry_mpi::dynamic::foreign;
 
-pub fn comm_size(comm: &'static Arc<Comm>, size: Out<i32>) -> Result<()> {
+pub fn comm_size(comm: CommRef, size: Out<i32>) -> Result<()> {
     size.set(comm.size() as i32);
     Ok(())
 }
 
-pub fn comm_rank(comm: &'static Arc<Comm>, rank: Out<i32>) -> Result<()> {
+pub fn comm_rank(comm: CommRef, rank: Out<i32>) -> Result<()> {
     rank.set(comm.rank() as i32);
     Ok(())
 }
 
-pub fn comm_compare(
-    comm1: &'static Arc<Comm>,
-    comm2: &'static Arc<Comm>,
-    result: Out<i32>,
-) -> Result<()> {
+pub fn comm_compare(comm1: CommRef, comm2: CommRef, result: Out<i32>) -> Result<()> {
     comm1
         .group
         .check_same_origin(&comm2.group)
@@ -28,35 +24,35 @@ pub fn comm_compare(
     Ok(())
 }
 
-pub fn comm_test_inter(comm: &'static Arc<Comm>, flag: OutFlag) -> Result<()> {
+pub fn comm_test_inter(comm: CommRef, flag: OutFlag) -> Result<()> {
     flag.set(comm.is_inter());
     Ok(())
 }
 
-pub fn comm_remote_size(comm: &'static Arc<Comm>, size: Out<i32>) -> Result<()> {
+pub fn comm_remote_size(comm: CommRef, size: Out<i32>) -> Result<()> {
     size.set(comm.remote_group().size() as i32);
     Ok(())
 }
 
 // A group that is asked for is a new object: the program frees it by itself.
 
-pub fn comm_group(comm: &'static Arc<Comm>, group: New<Group>) -> Result<()> {
+pub fn comm_group(comm: CommRef, group: New<Group>) -> Result<()> {
     group.set(comm.group.duplicate());
     Ok(())
 }
 
-pub fn comm_remote_group(comm: &'static Arc<Comm>, group: New<Group>) -> Result<()> {
+pub fn comm_remote_group(comm: CommRef, group: New<Group>) -> Result<()> {
     group.set(comm.remote_group().duplicate());
     Ok(())
 }
 
-pub fn comm_dup(comm: &'static Arc<Comm>, newcomm: New<Comm>) -> Result<()> {
+pub fn comm_dup(comm: CommRef, newcomm: New<Comm>) -> Result<()> {
     newcomm.set(comm.duplicate(&Hints::default())?);
     Ok(())
 }
 
 pub fn comm_dup_with_info(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     info: Option<&'static Arc<Info>>,
     newcomm: New<Comm>,
 ) -> Result<()> {
@@ -64,12 +60,7 @@ pub fn comm_dup_with_info(
     Ok(())
 }
 
-fn idup(
-    comm: &'static Arc<Comm>,
-    hints: Hints,
-    newcomm: New<Comm>,
-    request: Out<Handle>,
-) -> Result<()> {
+fn idup(comm: CommRef, hints: Hints, newcomm: New<Comm>, request: Out<Handle>) -> Result<()> {
     // The program gets its handle now; it must not use it before completion (MPI 5.0 §7.4.2).
     let reserved = handle::reserve(comm.clone());
     let ready = Box::new(move |duplicate| handle::fill(reserved, duplicate));
@@ -86,12 +77,12 @@ fn idup(
     }
 }
 
-pub fn comm_idup(comm: &'static Arc<Comm>, newcomm: New<Comm>, request: Out<Handle>) -> Result<()> {
+pub fn comm_idup(comm: CommRef, newcomm: New<Comm>, request: Out<Handle>) -> Result<()> {
     idup(comm, Hints::default(), newcomm, request)
 }
 
 pub fn comm_idup_with_info(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     info: Option<&'static Arc<Info>>,
     newcomm: New<Comm>,
     request: Out<Handle>,
@@ -99,17 +90,13 @@ pub fn comm_idup_with_info(
     idup(comm, hints(info), newcomm, request)
 }
 
-pub fn comm_create(
-    comm: &'static Arc<Comm>,
-    group: &'static Arc<Group>,
-    newcomm: New<Comm>,
-) -> Result<()> {
+pub fn comm_create(comm: CommRef, group: &'static Arc<Group>, newcomm: New<Comm>) -> Result<()> {
     newcomm.set_or_null(comm.create(group)?);
     Ok(())
 }
 
 pub fn comm_create_group(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     group: &'static Arc<Group>,
     tag: u32,
     newcomm: New<Comm>,
@@ -118,12 +105,7 @@ pub fn comm_create_group(
     Ok(())
 }
 
-pub fn comm_split(
-    comm: &'static Arc<Comm>,
-    color: i32,
-    key: i32,
-    newcomm: New<Comm>,
-) -> Result<()> {
+pub fn comm_split(comm: CommRef, color: i32, key: i32, newcomm: New<Comm>) -> Result<()> {
     let color = match color {
         constants::MPI_UNDEFINED => None,
         c if c >= 0 => Some(c as u32),
@@ -139,7 +121,7 @@ pub fn comm_split(
 }
 
 pub fn comm_split_type(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     split_type: i32,
     key: i32,
     info: Option<&'static Arc<Info>>,
@@ -172,7 +154,7 @@ pub fn comm_split_type(
 }
 
 pub fn intercomm_create(
-    local_comm: &'static Arc<Comm>,
+    local_comm: CommRef,
     local_leader: i32,
     peer_comm: Handle,
     remote_leader: i32,
@@ -209,11 +191,7 @@ pub fn intercomm_create(
     Ok(())
 }
 
-pub fn intercomm_merge(
-    intercomm: &'static Arc<Comm>,
-    high: bool,
-    newintracomm: New<Comm>,
-) -> Result<()> {
+pub fn intercomm_merge(intercomm: CommRef, high: bool, newintracomm: New<Comm>) -> Result<()> {
     newintracomm.set(intercomm.merge(high)?);
     Ok(())
 }
@@ -245,7 +223,7 @@ fn deletable(comm: &InOutHandle<Comm>) -> Result<()> {
     Ok(())
 }
 
-pub fn comm_set_name(comm: &'static Arc<Comm>, comm_name: &CStr) -> Result<()> {
+pub fn comm_set_name(comm: CommRef, comm_name: &CStr) -> Result<()> {
     comm.rename(comm_name.to_bytes());
     Ok(())
 }
@@ -260,11 +238,11 @@ pub fn comm_get_name(comm: Handle, comm_name: OutText, resultlen: Out<i32>) -> R
     Ok(())
 }
 
-pub fn comm_set_info(comm: &'static Arc<Comm>, info: Option<&'static Arc<Info>>) -> Result<()> {
+pub fn comm_set_info(comm: CommRef, info: Option<&'static Arc<Info>>) -> Result<()> {
     comm.set_hints(&hints(info))
 }
 
-pub fn comm_get_info(comm: &'static Arc<Comm>, info_used: New<Info>) -> Result<()> {
+pub fn comm_get_info(comm: CommRef, info_used: New<Info>) -> Result<()> {
     info_used.set(Info::of(comm.hints().0));
     Ok(())
 }

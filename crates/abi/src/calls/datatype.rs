@@ -9,8 +9,6 @@ use ferry_datatype::{Constructor, Dimension, MatchClass, Order, Width};
 use ferry_mpi::attr;
 use std::sync::atomic::Ordering;
 
-type Type = &'static Arc<Datatype>;
-
 fn width(large: bool) -> Width {
     if large { Width::Large } else { Width::Int }
 }
@@ -33,7 +31,11 @@ fn give_shared(t: &Arc<Datatype>, newtype: &New<Datatype>) {
     }
 }
 
-pub fn type_contiguous(count: (i64, bool), oldtype: Type, newtype: New<Datatype>) -> Result<()> {
+pub fn type_contiguous(
+    count: (i64, bool),
+    oldtype: DatatypeRef,
+    newtype: New<Datatype>,
+) -> Result<()> {
     make(
         Constructor::Contiguous {
             count: count.0,
@@ -48,7 +50,7 @@ pub fn type_vector(
     count: (i64, bool),
     blocklength: i64,
     stride: i64,
-    oldtype: Type,
+    oldtype: DatatypeRef,
     newtype: New<Datatype>,
 ) -> Result<()> {
     make(
@@ -67,7 +69,7 @@ pub fn type_create_hvector(
     count: (i64, bool),
     blocklength: i64,
     stride: i64,
-    oldtype: Type,
+    oldtype: DatatypeRef,
     newtype: New<Datatype>,
 ) -> Result<()> {
     make(
@@ -96,7 +98,7 @@ pub fn type_indexed(
     count: (i64, bool),
     array_of_blocklengths: Ints,
     array_of_displacements: Ints,
-    oldtype: Type,
+    oldtype: DatatypeRef,
     newtype: New<Datatype>,
 ) -> Result<()> {
     let (blocklengths, displacements) =
@@ -116,7 +118,7 @@ pub fn type_create_hindexed(
     count: (i64, bool),
     array_of_blocklengths: Ints,
     array_of_displacements: Ints,
-    oldtype: Type,
+    oldtype: DatatypeRef,
     newtype: New<Datatype>,
 ) -> Result<()> {
     let (blocklengths, displacements) =
@@ -136,7 +138,7 @@ pub fn type_create_indexed_block(
     count: (i64, bool),
     blocklength: i64,
     array_of_displacements: Ints,
-    oldtype: Type,
+    oldtype: DatatypeRef,
     newtype: New<Datatype>,
 ) -> Result<()> {
     let displacements = array_of_displacements
@@ -157,7 +159,7 @@ pub fn type_create_hindexed_block(
     count: (i64, bool),
     blocklength: i64,
     array_of_displacements: Ints,
-    oldtype: Type,
+    oldtype: DatatypeRef,
     newtype: New<Datatype>,
 ) -> Result<()> {
     let displacements = array_of_displacements
@@ -201,7 +203,7 @@ pub fn type_create_subarray(
     array_of_subsizes: Ints,
     array_of_starts: Ints,
     order: i32,
-    oldtype: Type,
+    oldtype: DatatypeRef,
     newtype: New<Datatype>,
 ) -> Result<()> {
     let constructor = Constructor::Subarray {
@@ -224,7 +226,7 @@ pub fn type_create_darray(
     array_of_dargs: &[i32],
     array_of_psizes: &[i32],
     order: i32,
-    oldtype: Type,
+    oldtype: DatatypeRef,
     newtype: New<Datatype>,
 ) -> Result<()> {
     let sizes = array_of_gsizes.all(ndims, "array_of_gsizes")?;
@@ -245,7 +247,7 @@ pub fn type_create_darray(
 }
 
 pub fn type_create_resized(
-    oldtype: Type,
+    oldtype: DatatypeRef,
     lb: (i64, bool),
     extent: i64,
     newtype: New<Datatype>,
@@ -316,8 +318,8 @@ pub fn type_match_size(typeclass: i32, size: i32, datatype: New<Datatype>) -> Re
 }
 
 pub fn type_get_value_index(
-    value_type: Type,
-    index_type: Type,
+    value_type: DatatypeRef,
+    index_type: DatatypeRef,
     pair_type: New<Datatype>,
 ) -> Result<()> {
     match Datatype::value_index(value_type, index_type)? {
@@ -327,7 +329,7 @@ pub fn type_get_value_index(
     Ok(())
 }
 
-pub fn type_dup(oldtype: Type, newtype: New<Datatype>) -> Result<()> {
+pub fn type_dup(oldtype: DatatypeRef, newtype: New<Datatype>) -> Result<()> {
     let new = Datatype::dup(oldtype)?;
     attr::duplicate_type(oldtype, &new)?;
     newtype.set(new);
@@ -353,7 +355,7 @@ pub fn type_free(datatype: InOutHandle<Datatype>) -> Result<()> {
 }
 
 pub fn type_get_envelope(
-    datatype: Type,
+    datatype: DatatypeRef,
     num_integers: OutCount,
     num_addresses: OutCount,
     num_large_counts: OutCount,
@@ -394,7 +396,7 @@ fn needs_large_form(datatype: &Datatype, is_int_form: bool, large_form: &str) ->
 
 #[allow(clippy::too_many_arguments)] // MPI's own
 pub fn type_get_contents(
-    datatype: Type,
+    datatype: DatatypeRef,
     max_integers: i64,
     max_addresses: i64,
     max_large_counts: i64,
@@ -474,28 +476,28 @@ fn or_undefined(datatype: &Datatype, value: i64) -> i64 {
     }
 }
 
-pub fn type_size(datatype: Type, size: OutCount) -> Result<()> {
+pub fn type_size(datatype: DatatypeRef, size: OutCount) -> Result<()> {
     size.set(or_undefined(datatype, datatype.size()));
     Ok(())
 }
 
-pub fn type_size_x(datatype: Type, size: Out<i64>) -> Result<()> {
+pub fn type_size_x(datatype: DatatypeRef, size: Out<i64>) -> Result<()> {
     size.set(or_undefined(datatype, datatype.size()));
     Ok(())
 }
 
-pub fn type_get_extent(datatype: Type, lb: Out<i64>, extent: Out<i64>) -> Result<()> {
+pub fn type_get_extent(datatype: DatatypeRef, lb: Out<i64>, extent: Out<i64>) -> Result<()> {
     lb.set(or_undefined(datatype, datatype.lb()));
     extent.set(or_undefined(datatype, datatype.extent()));
     Ok(())
 }
 
-pub fn type_get_extent_x(datatype: Type, lb: Out<i64>, extent: Out<i64>) -> Result<()> {
+pub fn type_get_extent_x(datatype: DatatypeRef, lb: Out<i64>, extent: Out<i64>) -> Result<()> {
     type_get_extent(datatype, lb, extent)
 }
 
 pub fn type_get_true_extent(
-    datatype: Type,
+    datatype: DatatypeRef,
     true_lb: Out<i64>,
     true_extent: Out<i64>,
 ) -> Result<()> {
@@ -505,21 +507,21 @@ pub fn type_get_true_extent(
 }
 
 pub fn type_get_true_extent_x(
-    datatype: Type,
+    datatype: DatatypeRef,
     true_lb: Out<i64>,
     true_extent: Out<i64>,
 ) -> Result<()> {
     type_get_true_extent(datatype, true_lb, true_extent)
 }
 
-pub fn type_set_name(datatype: Type, type_name: &CStr) -> Result<()> {
+pub fn type_set_name(datatype: DatatypeRef, type_name: &CStr) -> Result<()> {
     let name = String::from_utf8_lossy(type_name.to_bytes()).into_owned();
     *datatype.name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
     Ok(())
 }
 
 pub fn type_get_name(
-    datatype: Option<Type>,
+    datatype: Option<DatatypeRef>,
     type_name: OutText,
     resultlen: Out<i32>,
 ) -> Result<()> {
@@ -539,22 +541,22 @@ fn number(n: Option<u64>) -> i64 {
         .unwrap_or(constants::MPI_UNDEFINED.into())
 }
 
-pub fn get_count(status: &Status, datatype: Type, count: OutCount) -> Result<()> {
+pub fn get_count(status: &Status, datatype: DatatypeRef, count: OutCount) -> Result<()> {
     count.set(number(datatype.count_in(status.bytes())));
     Ok(())
 }
 
-pub fn get_elements(status: &Status, datatype: Type, count: OutCount) -> Result<()> {
+pub fn get_elements(status: &Status, datatype: DatatypeRef, count: OutCount) -> Result<()> {
     count.set(number(datatype.elements_in(status.bytes())));
     Ok(())
 }
 
-pub fn get_elements_x(status: &Status, datatype: Type, count: Out<i64>) -> Result<()> {
+pub fn get_elements_x(status: &Status, datatype: DatatypeRef, count: Out<i64>) -> Result<()> {
     count.set(number(datatype.elements_in(status.bytes())));
     Ok(())
 }
 
-pub fn status_set_elements(status: &mut Status, datatype: Type, count: i64) -> Result<()> {
+pub fn status_set_elements(status: &mut Status, datatype: DatatypeRef, count: i64) -> Result<()> {
     let Ok(elements) = u64::try_from(count) else {
         return Err(err!(Count, "count is {count}, which is negative"));
     };
@@ -568,6 +570,6 @@ pub fn status_set_elements(status: &mut Status, datatype: Type, count: i64) -> R
     Ok(())
 }
 
-pub fn status_set_elements_x(status: &mut Status, datatype: Type, count: i64) -> Result<()> {
+pub fn status_set_elements_x(status: &mut Status, datatype: DatatypeRef, count: i64) -> Result<()> {
     status_set_elements(status, datatype, count)
 }

@@ -35,7 +35,7 @@ macro_rules! meet {
             port_name: &CStr,
             info: Option<&'static Arc<Info>>,
             root: Root,
-            comm: &'static Arc<Comm>,
+            comm: CommRef,
             newcomm: New<Comm>,
         ) -> Result<()> {
             let port_name = port_name.to_string_lossy();
@@ -158,7 +158,7 @@ pub fn comm_spawn(
     maxprocs: i32,
     info: Option<&'static Arc<Info>>,
     root: Root,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     intercomm: New<Comm>,
     array_of_errcodes: OutInts,
 ) -> Result<()> {
@@ -180,7 +180,7 @@ pub fn comm_spawn_multiple(
     array_of_maxprocs: Ints,
     array_of_info: *const Handle,
     root: Root,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     intercomm: New<Comm>,
     array_of_errcodes: OutInts,
 ) -> Result<()> {

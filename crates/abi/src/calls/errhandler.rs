@@ -137,21 +137,18 @@ pub fn errhandler_free(errhandler: InOutHandle<Errhandler>) -> Result<()> {
     Ok(())
 }
 
-pub fn comm_set_errhandler(
-    comm: &'static Arc<Comm>,
-    errhandler: &'static Arc<Errhandler>,
-) -> Result<()> {
+pub fn comm_set_errhandler(comm: CommRef, errhandler: &'static Arc<Errhandler>) -> Result<()> {
     check(errhandler, Target::Comm)?;
     comm.errhandler.set(errhandler);
     Ok(())
 }
 
-pub fn comm_get_errhandler(comm: &'static Arc<Comm>, errhandler: New<Errhandler>) -> Result<()> {
+pub fn comm_get_errhandler(comm: CommRef, errhandler: New<Errhandler>) -> Result<()> {
     give(&comm.errhandler.current(), &errhandler);
     Ok(())
 }
 
-pub fn comm_call_errhandler(comm: &'static Arc<Comm>, errorcode: i32) -> Result<()> {
+pub fn comm_call_errhandler(comm: CommRef, errorcode: i32) -> Result<()> {
     let error = reported(errorcode)?;
     let call = format!("MPI_Comm_call_errhandler{}", raise::comm_text(comm));
     raise::invoke(
@@ -300,7 +297,7 @@ pub fn remove_error_string(errorcode: i32) -> Result<()> {
     codes::set_text(errorcode, None)
 }
 
-pub fn abort(comm: &'static Arc<Comm>, errorcode: i32) -> Result<()> {
+pub fn abort(comm: CommRef, errorcode: i32) -> Result<()> {
     let text = format!(
         "{}: MPI_Abort{} with error code {errorcode}",
         raise::rank_text(),

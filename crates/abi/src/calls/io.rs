@@ -13,12 +13,17 @@ use ferry_mpi::request::Outcome;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-type Type = &'static Arc<Datatype>;
 type Fh = &'static Arc<File>;
 /// What MPI_File_open gets beside the communicator: name, mode, hints, handle.
 type OpenArguments<'a> = (&'a CStr, i32, Option<&'static Arc<Info>>, New<File>);
 /// What MPI_File_set_view gets: displacement, etype, filetype, representation, hints.
-type SetViewArguments<'a> = (i64, Type, Type, &'a CStr, Option<&'static Arc<Info>>);
+type SetViewArguments<'a> = (
+    i64,
+    DatatypeRef,
+    DatatypeRef,
+    &'a CStr,
+    Option<&'static Arc<Info>>,
+);
 
 /// The modes of MPI_File_open.
 const MODES: i32 = constants::MPI_MODE_APPEND
@@ -64,7 +69,7 @@ fn mode(amode: i32) -> OpenMode {
     }
 }
 
-pub fn file_open(comm: &'static Arc<Comm>, arguments: Result<OpenArguments<'_>>) -> Result<()> {
+pub fn file_open(comm: CommRef, arguments: Result<OpenArguments<'_>>) -> Result<()> {
     let (arguments, fh) = with_result(arguments.map(|(filename, amode, info, fh)| {
         let info = info.map(|info| &**info);
         ((path(filename), mode(amode), info), fh)
@@ -186,7 +191,7 @@ fn give_type(out: &New<Datatype>, datatype: Arc<Datatype>) {
     }
 }
 
-pub fn file_get_type_extent(fh: Fh, datatype: Type, extent: Out<i64>) -> Result<()> {
+pub fn file_get_type_extent(fh: Fh, datatype: DatatypeRef, extent: Out<i64>) -> Result<()> {
     extent.set(fh.type_extent(datatype)?);
     Ok(())
 }
@@ -231,7 +236,7 @@ pub fn file_get_position_shared(fh: Fh, offset: Out<i64>) -> Result<()> {
 // Reading and writing.
 
 /// The program's buffer.
-fn buffer(at: *const u8, count: i64, datatype: Type) -> Buffer<'static> {
+fn buffer(at: *const u8, count: i64, datatype: DatatypeRef) -> Buffer<'static> {
     Buffer {
         address: at.cast_mut(),
         count,
@@ -248,7 +253,7 @@ fn give_status(status: &OutStatus, outcome: &Outcome) {
 macro_rules! blocking {
     ($($buf:ty, $method:ident: $at:ident $(, $name:ident: $position:ident)*;)*) => {$(
         #[inline(always)]
-        pub fn $at(fh: Fh, offset: i64, buf: $buf, count: i64, datatype: Type,
+        pub fn $at(fh: Fh, offset: i64, buf: $buf, count: i64, datatype: DatatypeRef,
             status: OutStatus) -> Result<()> {
             let buffer = buffer(buf, count, datatype);
             // SAFETY: the program passes a buffer that is as it says.
@@ -257,7 +262,7 @@ macro_rules! blocking {
         }
         $(
         #[inline(always)]
-        pub fn $name(fh: Fh, buf: $buf, count: i64, datatype: Type,
+        pub fn $name(fh: Fh, buf: $buf, count: i64, datatype: DatatypeRef,
             status: OutStatus) -> Result<()> {
             let buffer = buffer(buf, count, datatype);
             // SAFETY: the program passes a buffer that is as it says.
@@ -276,7 +281,8 @@ blocking! {
 /// Blocking collective accesses: with an explicit offset, and by the individual file pointer.
 macro_rules! blocking_collective {
     ($($buf:ty, $method:ident: $at:ident $name:ident;)*) => {$(
-        pub fn $at(fh: Fh, arguments: Result<(i64, $buf, i64, Type, OutStatus)>) -> Result<()> {
+        pub fn $at(fh: Fh, arguments: Result<(i64, $buf, i64, DatatypeRef, OutStatus)>)
+            -> Result<()> {
             let (arguments, status) = with_result(arguments.map(|(offset, buf, count, t, status)| {
                 ((Position::Explicit(offset), buffer(buf, count, t)), status)
             }));
@@ -287,7 +293,7 @@ macro_rules! blocking_collective {
             }
             Ok(())
         }
-        pub fn $name(fh: Fh, arguments: Result<($buf, i64, Type, OutStatus)>) -> Result<()> {
+        pub fn $name(fh: Fh, arguments: Result<($buf, i64, DatatypeRef, OutStatus)>) -> Result<()> {
             let (arguments, status) = with_result(arguments.map(|(buf, count, t, status)| {
                 ((Position::Individual, buffer(buf, count, t)), status)
             }));
@@ -309,7 +315,7 @@ blocking_collective! {
 /// Non-blocking accesses: with an explicit offset, and by a file pointer.
 macro_rules! starting {
     ($($buf:ty, $method:ident: $at:ident $(, $name:ident: $position:ident)*;)*) => {$(
-        pub fn $at(fh: Fh, offset: i64, buf: $buf, count: i64, datatype: Type,
+        pub fn $at(fh: Fh, offset: i64, buf: $buf, count: i64, datatype: DatatypeRef,
             request: Out<Handle>) -> Result<()> {
             let buffer = buffer(buf, count, datatype);
             // SAFETY: the program leaves the buffer alone until completion.
@@ -318,7 +324,7 @@ macro_rules! starting {
             Ok(())
         }
         $(
-        pub fn $name(fh: Fh, buf: $buf, count: i64, datatype: Type,
+        pub fn $name(fh: Fh, buf: $buf, count: i64, datatype: DatatypeRef,
             request: Out<Handle>) -> Result<()> {
             let buffer = buffer(buf, count, datatype);
             // SAFETY: the program leaves the buffer alone until completion.
@@ -338,7 +344,8 @@ starting! {
 /// Non-blocking collective accesses: with an explicit offset, and by the individual file pointer.
 macro_rules! starting_collective {
     ($($buf:ty, $method:ident: $at:ident $name:ident;)*) => {$(
-        pub fn $at(fh: Fh, arguments: Result<(i64, $buf, i64, Type, Out<Handle>)>) -> Result<()> {
+        pub fn $at(fh: Fh, arguments: Result<(i64, $buf, i64, DatatypeRef, Out<Handle>)>)
+            -> Result<()> {
             let (arguments, request) = with_result(arguments.map(|(offset, buf, count, t, out)| {
                 ((Position::Explicit(offset), buffer(buf, count, t)), out)
             }));
@@ -349,7 +356,8 @@ macro_rules! starting_collective {
             }
             Ok(())
         }
-        pub fn $name(fh: Fh, arguments: Result<($buf, i64, Type, Out<Handle>)>) -> Result<()> {
+        pub fn $name(fh: Fh, arguments: Result<($buf, i64, DatatypeRef, Out<Handle>)>)
+            -> Result<()> {
             let (arguments, request) = with_result(arguments.map(|(buf, count, t, out)| {
                 ((Position::Individual, buffer(buf, count, t)), out)
             }));
@@ -371,7 +379,7 @@ starting_collective! {
 /// Accesses in the order of the ranks.
 macro_rules! ordered {
     ($($buf:ty, $method:ident: $name:ident;)*) => {$(
-        pub fn $name(fh: Fh, arguments: Result<($buf, i64, Type, OutStatus)>) -> Result<()> {
+        pub fn $name(fh: Fh, arguments: Result<($buf, i64, DatatypeRef, OutStatus)>) -> Result<()> {
             let (arguments, status) = with_result(
                 arguments.map(|(buf, count, t, status)| (buffer(buf, count, t), status)),
             );
@@ -393,7 +401,7 @@ ordered! {
 /// Split collectives: begin and end.
 macro_rules! split {
     ($($buf:ty, $kind:ident, $position:ident: $begin:ident $end:ident;)*) => {$(
-        pub fn $begin(fh: Fh, arguments: Result<($buf, i64, Type)>) -> Result<()> {
+        pub fn $begin(fh: Fh, arguments: Result<($buf, i64, DatatypeRef)>) -> Result<()> {
             let arguments = arguments
                 .map(|(buf, count, t)| (Position::$position, buffer(buf, count, t)));
             // SAFETY: the program leaves the buffer alone until the end.
@@ -416,7 +424,7 @@ split! {
 /// Split collectives with an explicit offset: begin and end.
 macro_rules! split_at {
     ($($buf:ty, $kind:ident: $begin:ident $end:ident;)*) => {$(
-        pub fn $begin(fh: Fh, arguments: Result<(i64, $buf, i64, Type)>) -> Result<()> {
+        pub fn $begin(fh: Fh, arguments: Result<(i64, $buf, i64, DatatypeRef)>) -> Result<()> {
             let arguments = arguments.map(|(offset, buf, count, t)| {
                 (Position::Explicit(offset), buffer(buf, count, t))
             });

@@ -132,7 +132,7 @@ pub fn op_free(op: InOutHandle<Op>) -> Result<()> {
 }
 
 /// MPI_Op_commutative.
-pub fn op_commutative(op: &'static Arc<Op>, commute: OutFlag) -> Result<()> {
+pub fn op_commutative(op: OpRef, commute: OutFlag) -> Result<()> {
     commute.set(op.is_commutative());
     Ok(())
 }
@@ -142,8 +142,8 @@ pub fn reduce_local(
     inbuf: *const u8,
     inoutbuf: *mut u8,
     count: i64,
-    datatype: &'static Arc<Datatype>,
-    op: &'static Arc<Op>,
+    datatype: DatatypeRef,
+    op: OpRef,
 ) -> Result<()> {
     op.check(datatype)?;
     if count == 0 {

@@ -7,8 +7,8 @@ use ferry_mpi::request::Outcome;
 /// Blocking sends.
 macro_rules! sends {
     ($($name:ident $mode:ident;)*) => {$(
-        pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest,
-            tag: u32, comm: &'static Arc<Comm>) -> Result<()> {
+        pub fn $name(buf: *const u8, count: i64, datatype: DatatypeRef, dest: Dest,
+            tag: u32, comm: CommRef) -> Result<()> {
             // SAFETY: the program passes a readable buffer.
             unsafe { pt2pt::send(comm, buf, count, datatype, dest, tag, Mode::$mode) }
         }
@@ -21,7 +21,7 @@ macro_rules! isends {
     ($($name:ident $mode:ident;)*) => {$(
         #[inline(always)]
         pub fn $name<R: RequestForm>(buf: *const u8, count: i64,
-            datatype: &'static Arc<Datatype>, dest: Dest, tag: u32, comm: &'static Arc<Comm>,
+            datatype: DatatypeRef, dest: Dest, tag: u32, comm: CommRef,
             request: Out<R>) -> Result<()> {
             let buffer = buffer(buf.cast_mut(), count, datatype);
             // SAFETY: the program leaves the buffer alone until completion.
@@ -36,8 +36,8 @@ isends! { isend Standard; ibsend Buffered; issend Synchronous; irsend Standard; 
 /// Persistent sends.
 macro_rules! send_inits {
     ($($name:ident $mode:ident;)*) => {$(
-        pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest,
-            tag: u32, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
+        pub fn $name(buf: *const u8, count: i64, datatype: DatatypeRef, dest: Dest,
+            tag: u32, comm: CommRef, request: Out<Handle>) -> Result<()> {
             let buffer = buffer(buf.cast_mut(), count, datatype);
             // SAFETY: the program leaves the buffer alone between each start and completion.
             let made = unsafe { pt2pt::send_init(comm, buffer, dest, tag, Mode::$mode) };
@@ -69,10 +69,10 @@ fn received(outcome: Outcome, status: OutStatus) -> Result<()> {
 pub fn recv(
     buf: *mut u8,
     count: i64,
-    datatype: &'static Arc<Datatype>,
+    datatype: DatatypeRef,
     source: Source,
     tag: Option<u32>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     status: OutStatus,
 ) -> Result<()> {
     comm.check_assertions(source, tag)?;
@@ -87,8 +87,8 @@ pub fn recv(
 macro_rules! receives {
     ($($name:ident $make:ident;)*) => {$(
         #[inline(always)]
-        pub fn $name<R: RequestForm>(buf: *mut u8, count: i64, datatype: &'static Arc<Datatype>,
-            source: Source, tag: Option<u32>, comm: &'static Arc<Comm>, request: Out<R>)
+        pub fn $name<R: RequestForm>(buf: *mut u8, count: i64, datatype: DatatypeRef,
+            source: Source, tag: Option<u32>, comm: CommRef, request: Out<R>)
             -> Result<()> {
             comm.check_assertions(source, tag)?;
             let buffer = buffer(buf, count, datatype);
@@ -105,15 +105,15 @@ receives! { irecv ireceive; recv_init receive_init; }
 pub fn sendrecv(
     sendbuf: *const u8,
     sendcount: i64,
-    sendtype: &'static Arc<Datatype>,
+    sendtype: DatatypeRef,
     dest: Dest,
     sendtag: u32,
     recvbuf: *mut u8,
     recvcount: i64,
-    recvtype: &'static Arc<Datatype>,
+    recvtype: DatatypeRef,
     source: Source,
     recvtag: Option<u32>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     status: OutStatus,
 ) -> Result<()> {
     comm.check_assertions(source, recvtag)?;
@@ -132,12 +132,12 @@ pub fn sendrecv(
 pub fn sendrecv_replace(
     buf: *mut u8,
     count: i64,
-    datatype: &'static Arc<Datatype>,
+    datatype: DatatypeRef,
     dest: Dest,
     sendtag: u32,
     source: Source,
     recvtag: Option<u32>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     status: OutStatus,
 ) -> Result<()> {
     comm.check_assertions(source, recvtag)?;
@@ -153,15 +153,15 @@ pub fn sendrecv_replace(
 pub fn isendrecv(
     sendbuf: *const u8,
     sendcount: i64,
-    sendtype: &'static Arc<Datatype>,
+    sendtype: DatatypeRef,
     dest: Dest,
     sendtag: u32,
     recvbuf: *mut u8,
     recvcount: i64,
-    recvtype: &'static Arc<Datatype>,
+    recvtype: DatatypeRef,
     source: Source,
     recvtag: Option<u32>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     request: Out<Handle>,
 ) -> Result<()> {
     comm.check_assertions(source, recvtag)?;
@@ -179,12 +179,12 @@ pub fn isendrecv(
 pub fn isendrecv_replace(
     buf: *mut u8,
     count: i64,
-    datatype: &'static Arc<Datatype>,
+    datatype: DatatypeRef,
     dest: Dest,
     sendtag: u32,
     source: Source,
     recvtag: Option<u32>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     request: Out<Handle>,
 ) -> Result<()> {
     comm.check_assertions(source, recvtag)?;
@@ -203,12 +203,7 @@ pub fn isendrecv_replace(
     Ok(())
 }
 
-pub fn probe(
-    source: Source,
-    tag: Option<u32>,
-    comm: &'static Arc<Comm>,
-    status: OutStatus,
-) -> Result<()> {
+pub fn probe(source: Source, tag: Option<u32>, comm: CommRef, status: OutStatus) -> Result<()> {
     comm.check_assertions(source, tag)?;
     status.store(&pt2pt::probe(comm, source, tag)?);
     Ok(())
@@ -217,7 +212,7 @@ pub fn probe(
 pub fn iprobe(
     source: Source,
     tag: Option<u32>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     flag: OutFlag,
     status: OutStatus,
 ) -> Result<()> {
@@ -238,7 +233,7 @@ fn message_handle(message: Option<Arc<Message>>) -> Handle {
 pub fn mprobe(
     source: Source,
     tag: Option<u32>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     message: Out<Handle>,
     status: OutStatus,
 ) -> Result<()> {
@@ -252,7 +247,7 @@ pub fn mprobe(
 pub fn improbe(
     source: Source,
     tag: Option<u32>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     flag: OutFlag,
     message: Out<Handle>,
     status: OutStatus,
@@ -287,7 +282,7 @@ fn take_message(message: &mut Handle) -> Result<Option<Arc<Message>>> {
 pub fn mrecv(
     buf: *mut u8,
     count: i64,
-    datatype: &'static Arc<Datatype>,
+    datatype: DatatypeRef,
     message: &mut Handle,
     status: OutStatus,
 ) -> Result<()> {
@@ -304,7 +299,7 @@ pub fn mrecv(
 pub fn imrecv(
     buf: *mut u8,
     count: i64,
-    datatype: &'static Arc<Datatype>,
+    datatype: DatatypeRef,
     message: &mut Handle,
     request: Out<Handle>,
 ) -> Result<()> {
@@ -364,24 +359,20 @@ pub fn buffer_iflush(request: Out<Handle>) -> Result<()> {
     Ok(())
 }
 
-pub fn comm_attach_buffer(comm: &'static Arc<Comm>, buffer: *mut c_void, size: i64) -> Result<()> {
+pub fn comm_attach_buffer(comm: CommRef, buffer: *mut c_void, size: i64) -> Result<()> {
     attach(&comm.buffers, buffer, size)
 }
 
-pub fn comm_detach_buffer(
-    comm: &'static Arc<Comm>,
-    buffer_addr: OutPointer,
-    size: OutCount,
-) -> Result<()> {
+pub fn comm_detach_buffer(comm: CommRef, buffer_addr: OutPointer, size: OutCount) -> Result<()> {
     detach(&comm.buffers, buffer_addr, size)
 }
 
-pub fn comm_flush_buffer(comm: &'static Arc<Comm>) -> Result<()> {
+pub fn comm_flush_buffer(comm: CommRef) -> Result<()> {
     comm.buffers.flush();
     Ok(())
 }
 
-pub fn comm_iflush_buffer(comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
+pub fn comm_iflush_buffer(comm: CommRef, request: Out<Handle>) -> Result<()> {
     request.set(handle::insert(pt2pt::iflush(PoolOwner::Comm(comm.clone()))));
     Ok(())
 }

@@ -2,10 +2,9 @@
 
 use crate::prelude::*;
 use ferry_mpi::pt2pt::Buffer;
-use ferry_mpi::win::{FenceAssertions, Flavor, LockType, NewWindow, Operands, Place};
+use ferry_mpi::win::{FenceAssertions, Flavor, LockType, NewWindow, Operands, TargetBuffer};
 use ferry_op::Predefined;
 
-type Type = &'static Arc<Datatype>;
 type Window = &'static Arc<Win>;
 
 /// The assertions that MPI_Win_fence takes.
@@ -25,8 +24,8 @@ fn rank_of(target: i32) -> Option<u32> {
 }
 
 #[inline]
-fn place(rank: u32, disp: i64, count: i64, datatype: Type) -> Place<'static> {
-    Place {
+fn target_buffer(rank: u32, disp: i64, count: i64, datatype: DatatypeRef) -> TargetBuffer<'static> {
+    TargetBuffer {
         rank,
         disp,
         count,
@@ -36,13 +35,18 @@ fn place(rank: u32, disp: i64, count: i64, datatype: Type) -> Place<'static> {
 
 /// A buffer at the origin that is read.
 #[inline]
-fn source(at: *const u8, count: i64, datatype: Type, name: &str) -> Result<Buffer<'static>> {
+fn source(at: *const u8, count: i64, datatype: DatatypeRef, name: &str) -> Result<Buffer<'static>> {
     sink(at.cast_mut(), count, datatype, name)
 }
 
 /// A buffer at the origin that is written.
 #[inline]
-fn sink(address: *mut u8, count: i64, datatype: Type, name: &str) -> Result<Buffer<'static>> {
+fn sink(
+    address: *mut u8,
+    count: i64,
+    datatype: DatatypeRef,
+    name: &str,
+) -> Result<Buffer<'static>> {
     args::buffer(address, count, datatype, name)?;
     Ok(Buffer {
         address,
@@ -85,7 +89,7 @@ pub fn win_create(
     size: i64,
     disp_unit: i64,
     info: Option<&'static Arc<Info>>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     win: New<Win>,
 ) -> Result<()> {
     let new = NewWindow {
@@ -103,7 +107,7 @@ fn allocate(
     flavor: Flavor,
     (size, disp_unit): (i64, i64),
     info: Option<&'static Arc<Info>>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     baseptr: OutPointer,
     win: New<Win>,
 ) -> Result<()> {
@@ -122,7 +126,7 @@ pub fn win_allocate(
     size: i64,
     disp_unit: i64,
     info: Option<&'static Arc<Info>>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     baseptr: OutPointer,
     win: New<Win>,
 ) -> Result<()> {
@@ -140,7 +144,7 @@ pub fn win_allocate_shared(
     size: i64,
     disp_unit: i64,
     info: Option<&'static Arc<Info>>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     baseptr: OutPointer,
     win: New<Win>,
 ) -> Result<()> {
@@ -149,7 +153,7 @@ pub fn win_allocate_shared(
 
 pub fn win_create_dynamic(
     info: Option<&'static Arc<Info>>,
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     win: New<Win>,
 ) -> Result<()> {
     let new = NewWindow {
@@ -338,11 +342,11 @@ macro_rules! transfer {
         pub fn $name(
             origin_addr: $pointer,
             origin_count: i64,
-            origin_datatype: Type,
+            origin_datatype: DatatypeRef,
             target_rank: i32,
             target_disp: i64,
             target_count: i64,
-            target_datatype: Type,
+            target_datatype: DatatypeRef,
             win: Window,
             $($request: Out<Handle>,)?
         ) -> Result<()> {
@@ -350,8 +354,8 @@ macro_rules! transfer {
                 return nowhere!($($request)?);
             };
             let origin = $buffer(origin_addr, origin_count, origin_datatype, "origin_addr")?;
-            let place = place(rank, target_disp, target_count, target_datatype);
-            start!(win.$name(origin, place) $(, $request)?)
+            let target_buffer = target_buffer(rank, target_disp, target_count, target_datatype);
+            start!(win.$name(origin, target_buffer) $(, $request)?)
         }
     };
 }
@@ -369,7 +373,7 @@ fn operand(
     op: &Op,
     at: *const u8,
     count: i64,
-    datatype: Option<Type>,
+    datatype: Option<DatatypeRef>,
 ) -> Result<Option<Buffer<'static>>> {
     if op.predefined_kind() == Some(Predefined::NoOp) {
         return Ok(None);
@@ -391,12 +395,12 @@ macro_rules! accumulate {
         pub fn $name(
             origin_addr: *const u8,
             origin_count: i64,
-            origin_datatype: Type,
+            origin_datatype: DatatypeRef,
             target_rank: i32,
             target_disp: i64,
             target_count: i64,
-            target_datatype: Type,
-            op: &'static Arc<Op>,
+            target_datatype: DatatypeRef,
+            op: OpRef,
             win: Window,
             $($request: Out<Handle>,)?
         ) -> Result<()> {
@@ -407,8 +411,8 @@ macro_rules! accumulate {
                 origin: operand(op, origin_addr, origin_count, Some(origin_datatype))?,
                 result: None,
             };
-            let place = place(rank, target_disp, target_count, target_datatype);
-            start!(win.$starts(operands, place, op, $call) $(, $request)?)
+            let target_buffer = target_buffer(rank, target_disp, target_count, target_datatype);
+            start!(win.$starts(operands, target_buffer, op, $call) $(, $request)?)
         }
     };
 }
@@ -423,15 +427,15 @@ macro_rules! get_accumulate {
         pub fn $name(
             origin_addr: *const u8,
             origin_count: i64,
-            origin_datatype: Option<Type>,
+            origin_datatype: Option<DatatypeRef>,
             result_addr: *mut u8,
             result_count: i64,
-            result_datatype: Type,
+            result_datatype: DatatypeRef,
             target_rank: i32,
             target_disp: i64,
             target_count: i64,
-            target_datatype: Type,
-            op: &'static Arc<Op>,
+            target_datatype: DatatypeRef,
+            op: OpRef,
             win: Window,
             $($request: Out<Handle>,)?
         ) -> Result<()> {
@@ -443,8 +447,8 @@ macro_rules! get_accumulate {
                 origin: operand(op, origin_addr, origin_count, origin_datatype)?,
                 result: Some(result),
             };
-            let place = place(rank, target_disp, target_count, target_datatype);
-            start!(win.$starts(operands, place, op, $call) $(, $request)?)
+            let target_buffer = target_buffer(rank, target_disp, target_count, target_datatype);
+            start!(win.$starts(operands, target_buffer, op, $call) $(, $request)?)
         }
     };
 }
@@ -456,10 +460,10 @@ get_accumulate!(rget_accumulate, raccumulate, "MPI_Rget_accumulate", request);
 pub fn fetch_and_op(
     origin_addr: *const u8,
     result_addr: *mut u8,
-    datatype: Type,
+    datatype: DatatypeRef,
     target_rank: i32,
     target_disp: i64,
-    op: &'static Arc<Op>,
+    op: OpRef,
     win: Window,
 ) -> Result<()> {
     let Some(rank) = rank_of(target_rank) else {
@@ -470,16 +474,16 @@ pub fn fetch_and_op(
         origin: operand(op, origin_addr, 1, Some(datatype))?,
         result: Some(sink(result_addr, 1, datatype, "result_addr")?),
     };
-    let place = place(rank, target_disp, 1, datatype);
+    let target_buffer = target_buffer(rank, target_disp, 1, datatype);
     // SAFETY: the program leaves the buffers alone until the operation is complete.
-    unsafe { win.accumulate(operands, place, op, "MPI_Fetch_and_op") }
+    unsafe { win.accumulate(operands, target_buffer, op, "MPI_Fetch_and_op") }
 }
 
 /// Checks that the type is predefined.
 ///
 /// Errors: Type.
 #[inline]
-fn predefined(datatype: Type) -> Result<()> {
+fn predefined(datatype: DatatypeRef) -> Result<()> {
     if datatype.is_predefined() {
         Ok(())
     } else {
@@ -495,7 +499,7 @@ pub fn compare_and_swap(
     origin_addr: *const u8,
     compare_addr: *const u8,
     result_addr: *mut u8,
-    datatype: Type,
+    datatype: DatatypeRef,
     target_rank: i32,
     target_disp: i64,
     win: Window,
@@ -507,7 +511,7 @@ pub fn compare_and_swap(
     args::buffer(origin_addr, 1, datatype, "origin_addr")?;
     args::buffer(compare_addr, 1, datatype, "compare_addr")?;
     args::buffer(result_addr, 1, datatype, "result_addr")?;
-    let place = place(rank, target_disp, 1, datatype);
+    let target_buffer = target_buffer(rank, target_disp, 1, datatype);
     // SAFETY: the program leaves the buffers alone until the operation is complete.
-    unsafe { win.compare_and_swap(origin_addr, compare_addr, result_addr, place) }
+    unsafe { win.compare_and_swap(origin_addr, compare_addr, result_addr, target_buffer) }
 }

@@ -50,7 +50,7 @@ fn check_room(room: usize, name: &str, needed: usize, what: &str) -> Result<()> 
     }
 }
 
-pub fn topo_test(comm: &'static Arc<Comm>, status: Out<i32>) -> Result<()> {
+pub fn topo_test(comm: CommRef, status: Out<i32>) -> Result<()> {
     status.set(match comm.topology.get().map(|t| &**t) {
         None => constants::MPI_UNDEFINED,
         Some(Topology::Cart(_)) => constants::MPI_CART,
@@ -78,7 +78,7 @@ fn new_cart(comm: &Comm, dims: &[i32], periods: &[i32]) -> Result<Cart> {
 }
 
 pub fn cart_create(
-    comm_old: &'static Arc<Comm>,
+    comm_old: CommRef,
     _ndims: usize,
     dims: &[i32],
     periods: &[i32],
@@ -90,7 +90,7 @@ pub fn cart_create(
 }
 
 pub fn cart_map(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     _ndims: usize,
     dims: &[i32],
     _periods: &[i32],
@@ -101,20 +101,20 @@ pub fn cart_map(
     Ok(())
 }
 
-pub fn cart_sub(comm: &'static Arc<Comm>, remain_dims: Ints, newcomm: New<Comm>) -> Result<()> {
+pub fn cart_sub(comm: CommRef, remain_dims: Ints, newcomm: New<Comm>) -> Result<()> {
     let keep = remain_dims.all(cart(comm)?.dims().len(), "remain_dims")?;
     let keep: Vec<bool> = keep.into_iter().map(|k| k != 0).collect();
     newcomm.set(comm.cart_sub(&keep)?);
     Ok(())
 }
 
-pub fn cartdim_get(comm: &'static Arc<Comm>, ndims: Out<i32>) -> Result<()> {
+pub fn cartdim_get(comm: CommRef, ndims: Out<i32>) -> Result<()> {
     ndims.set(cart(comm)?.dims().len() as i32);
     Ok(())
 }
 
 pub fn cart_get(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     maxdims: usize,
     dims: OutInts,
     periods: OutInts,
@@ -128,18 +128,13 @@ pub fn cart_get(
     Ok(())
 }
 
-pub fn cart_rank(comm: &'static Arc<Comm>, coords: Ints, rank: Out<i32>) -> Result<()> {
+pub fn cart_rank(comm: CommRef, coords: Ints, rank: Out<i32>) -> Result<()> {
     let cart = cart(comm)?;
     rank.set(cart.rank(&coords.all(cart.dims().len(), "coords")?)? as i32);
     Ok(())
 }
 
-pub fn cart_coords(
-    comm: &'static Arc<Comm>,
-    rank: i32,
-    maxdims: usize,
-    coords: OutInts,
-) -> Result<()> {
+pub fn cart_coords(comm: CommRef, rank: i32, maxdims: usize, coords: OutInts) -> Result<()> {
     let cart = cart(comm)?;
     let rank = rank_in(comm, rank, "rank")?;
     check_room(maxdims, "maxdims", cart.dims().len(), "dimensions")?;
@@ -148,7 +143,7 @@ pub fn cart_coords(
 }
 
 pub fn cart_shift(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     direction: i32,
     disp: i32,
     rank_source: Out<i32>,
@@ -183,7 +178,7 @@ fn new_graph(comm: &Comm, nnodes: i32, indx: &[i32], edges: Ints) -> Result<Grap
 }
 
 pub fn graph_create(
-    comm_old: &'static Arc<Comm>,
+    comm_old: CommRef,
     nnodes: i32,
     indx: &[i32],
     edges: Ints,
@@ -195,7 +190,7 @@ pub fn graph_create(
 }
 
 pub fn graph_map(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     nnodes: i32,
     indx: &[i32],
     edges: Ints,
@@ -206,7 +201,7 @@ pub fn graph_map(
     Ok(())
 }
 
-pub fn graphdims_get(comm: &'static Arc<Comm>, nnodes: Out<i32>, nedges: Out<i32>) -> Result<()> {
+pub fn graphdims_get(comm: CommRef, nnodes: Out<i32>, nedges: Out<i32>) -> Result<()> {
     let graph = graph(comm)?;
     nnodes.set(graph.index().len() as i32);
     nedges.set(graph.edges().len() as i32);
@@ -214,7 +209,7 @@ pub fn graphdims_get(comm: &'static Arc<Comm>, nnodes: Out<i32>, nedges: Out<i32
 }
 
 pub fn graph_get(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     maxindex: usize,
     maxedges: usize,
     indx: OutInts,
@@ -228,17 +223,13 @@ pub fn graph_get(
     Ok(())
 }
 
-pub fn graph_neighbors_count(
-    comm: &'static Arc<Comm>,
-    rank: i32,
-    nneighbors: Out<i32>,
-) -> Result<()> {
+pub fn graph_neighbors_count(comm: CommRef, rank: i32, nneighbors: Out<i32>) -> Result<()> {
     nneighbors.set(graph(comm)?.neighbours(rank_in(comm, rank, "rank")?).len() as i32);
     Ok(())
 }
 
 pub fn graph_neighbors(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     rank: i32,
     maxneighbors: usize,
     neighbors: OutInts,
@@ -272,7 +263,7 @@ fn not_negative(weights: &Option<Vec<i32>>, name: &str) -> Result<()> {
 }
 
 pub fn dist_graph_create_adjacent(
-    comm_old: &'static Arc<Comm>,
+    comm_old: CommRef,
     indegree: usize,
     sources: &[i32],
     sourceweights: Weights,
@@ -318,7 +309,7 @@ pub fn dist_graph_create_adjacent(
 }
 
 pub fn dist_graph_create(
-    comm_old: &'static Arc<Comm>,
+    comm_old: CommRef,
     _n: usize,
     sources: &[i32],
     degrees: &[i32],
@@ -362,7 +353,7 @@ pub fn dist_graph_create(
 }
 
 pub fn dist_graph_neighbors_count(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     indegree: Out<i32>,
     outdegree: Out<i32>,
     weighted: Out<i32>,
@@ -375,7 +366,7 @@ pub fn dist_graph_neighbors_count(
 }
 
 pub fn dist_graph_neighbors(
-    comm: &'static Arc<Comm>,
+    comm: CommRef,
     maxindegree: usize,
     sources: OutInts,
     sourceweights: OutInts,

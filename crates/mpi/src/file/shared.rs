@@ -9,7 +9,7 @@ use crate::comm::agree::{Reader, put_u64};
 use crate::device::{self, Mapping, SharedRange};
 use crate::process::process;
 use crate::pt2pt::Buffer;
-use crate::win::{Flavor, NewWindow, Operands, Place, Win};
+use crate::win::{Flavor, NewWindow, Operands, TargetBuffer, Win};
 use crate::{Comm, Datatype, Op, Result, err};
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
@@ -266,14 +266,15 @@ impl SharedPointer {
             origin: Some(buffer(&raw const value)),
             result: Some(buffer(&raw mut before)),
         };
-        let place = Place {
+        let target_buffer = TargetBuffer {
             rank: 0,
             disp: 0,
             count: 1,
             datatype,
         };
         // SAFETY: both numbers live until the flush, which completes the operation.
-        let done = unsafe { win.accumulate(operands, place, Op::of(op), "a shared file pointer") };
+        let done =
+            unsafe { win.accumulate(operands, target_buffer, Op::of(op), "a shared file pointer") };
         win.flush(0)?;
         done?;
         Ok(before)

@@ -9,7 +9,7 @@ use super::remote::Update;
 use super::short_update::ShortUpdate;
 use super::target::{Reach, Target};
 use super::transfer::{complete_request, copy_peer, direct, passive, peer_error, same_size};
-use super::{Place, RmaCall, Win, remote};
+use super::{RmaCall, TargetBuffer, Win, remote};
 use crate::buffer::message_len;
 use crate::device::PeerMemory;
 use crate::pt2pt::Buffer;
@@ -43,12 +43,12 @@ impl Win {
     pub unsafe fn accumulate(
         self: &Arc<Win>,
         operands: Operands<'_>,
-        place: Place<'_>,
+        target_buffer: TargetBuffer<'_>,
         op: &Arc<Op>,
         call: &'static str,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.update(operands, op, RmaCall::new(&place, call)) }.map(drop)
+        unsafe { self.update(operands, op, RmaCall::new(&target_buffer, call)) }.map(drop)
     }
 
     /// [`Win::accumulate`] with a request (MPI_Raccumulate, MPI_Rget_accumulate).
@@ -58,12 +58,13 @@ impl Win {
     pub unsafe fn raccumulate(
         self: &Arc<Win>,
         operands: Operands<'_>,
-        place: Place<'_>,
+        target_buffer: TargetBuffer<'_>,
         op: &Arc<Op>,
         call: &'static str,
     ) -> Result<Arc<Request>> {
         // SAFETY: the caller's promise.
-        let started = unsafe { self.update(operands, op, RmaCall::with_request(&place, call)) }?;
+        let started =
+            unsafe { self.update(operands, op, RmaCall::with_request(&target_buffer, call)) }?;
         Ok(started.unwrap_or_else(complete_request))
     }
 
@@ -76,27 +77,27 @@ impl Win {
         op: &Arc<Op>,
         rma: RmaCall<'_>,
     ) -> Result<Option<Arc<Request>>> {
-        let place = rma.place;
-        let target = self.open_target(place.rank, rma.call)?;
+        let target_buffer = rma.target_buffer;
+        let target = self.open_target(target_buffer.rank, rma.call)?;
         if rma.wants_request {
             passive(target, rma.call)?;
         }
         if target.atomics
-            && let Some(basic) = place.datatype.basic_kind()
+            && let Some(basic) = target_buffer.datatype.basic_kind()
             && Op::is_atomic(basic)
-            && let Some((at, _)) = direct(target, place)
-            && at.addr() & (place.datatype.size() as usize - 1) == 0
-            && is_array_of(&operands.origin, place)
-            && is_array_of(&operands.result, place)
+            && let Some((at, _)) = direct(target, target_buffer)
+            && at.addr() & (target_buffer.datatype.size() as usize - 1) == 0
+            && is_array_of(&operands.origin, target_buffer)
+            && is_array_of(&operands.result, target_buffer)
         {
-            op.check_accumulate(place.datatype)?;
+            op.check_accumulate(target_buffer.datatype)?;
             let origin = operands
                 .origin
                 .map_or(std::ptr::null(), |o| o.address.cast_const());
             let result = operands.result.map(|r| r.address);
             // SAFETY: the caller's promise; the target's range was checked, and it is aligned to
             // its size, which is a power of two for what has atomics.
-            unsafe { op.apply_atomic(origin, at, result, place.count as usize, basic) };
+            unsafe { op.apply_atomic(origin, at, result, target_buffer.count as usize, basic) };
             if result.is_none() && op.predefined_kind() == Some(Predefined::Replace) {
                 target.note_stores();
             }
@@ -118,11 +119,15 @@ impl Win {
         op: &Arc<Op>,
         rma: RmaCall<'_>,
     ) -> Result<Option<Arc<Request>>> {
-        let RmaCall { place, call, .. } = rma;
-        let at = self.locate(target, place, call)?;
+        let RmaCall {
+            target_buffer,
+            call,
+            ..
+        } = rma;
+        let at = self.locate(target, target_buffer, call)?;
         self.drain_puts(target)?;
-        if place.count > 0 {
-            check_elements(op, place.datatype, call)?;
+        if target_buffer.count > 0 {
+            check_elements(op, target_buffer.datatype, call)?;
         }
         let reads_origin = op.predefined_kind() != Some(Predefined::NoOp);
         let operands = Operands {
@@ -130,29 +135,31 @@ impl Win {
             ..operands
         };
         if let Some(origin) = &operands.origin {
-            same_size(origin, place.count, place.datatype, call)?;
+            same_size(origin, target_buffer.count, target_buffer.datatype, call)?;
         }
         if let Some(result) = &operands.result {
-            same_size(result, place.count, place.datatype, call)?;
+            same_size(result, target_buffer.count, target_buffer.datatype, call)?;
         }
         if target.reach == Reach::Remote {
             // SAFETY: the caller's promise.
             return unsafe { remote::accumulate(self, target, operands, Update::Op(op), rma) };
         }
-        let len = message_len(place.count, place.datatype);
+        let len = message_len(target_buffer.count, target_buffer.datatype);
         if len == 0 {
             return Ok(None);
         }
-        let is_array = is_array_of(&operands.origin, place) && is_array_of(&operands.result, place);
+        let is_array = is_array_of(&operands.origin, target_buffer)
+            && is_array_of(&operands.result, target_buffer);
         if let Reach::Peer(memory) = target.reach
             && is_array
         {
             // SAFETY: the caller's promise.
-            let short = unsafe { ShortUpdate::accumulate(op, operands.origin.as_ref(), at, place) };
+            let short =
+                unsafe { ShortUpdate::accumulate(op, operands.origin.as_ref(), at, target_buffer) };
             if let Some(update) = short {
                 let (peer, result) = ((target, memory), operands.result.map(|r| r.address));
                 // SAFETY: the caller's promise.
-                return unsafe { self.update_short(peer, update, result, place, call) }
+                return unsafe { self.update_short(peer, update, result, target_buffer, call) }
                     .map(|()| None);
             }
         }
@@ -173,8 +180,12 @@ impl Win {
         at: *mut u8,
         rma: RmaCall<'_>,
     ) -> Result<()> {
-        let RmaCall { place, call, .. } = rma;
-        let len = message_len(place.count, place.datatype);
+        let RmaCall {
+            target_buffer,
+            call,
+            ..
+        } = rma;
+        let len = message_len(target_buffer.count, target_buffer.datatype);
         // SAFETY: the caller's promise.
         let packed = operands
             .origin
@@ -184,7 +195,7 @@ impl Win {
         let to = old.as_mut().map(Packed::address_mut);
         match target.reach {
             Reach::Mapped => {
-                let elements = (at, place.count, &**place.datatype);
+                let elements = (at, target_buffer.count, &**target_buffer.datatype);
                 let needs_lock =
                     !target.atomics || Op::needs_lock((at.cast_const(), elements.1, elements.2));
                 // SAFETY: the target's range was checked; operands are packed, and long enough.
@@ -197,7 +208,7 @@ impl Win {
                 target.note_stores();
             }
             Reach::Peer(memory) => {
-                let elements = (at, place.count, &**place.datatype);
+                let elements = (at, target_buffer.count, &**target_buffer.datatype);
                 let writes = op.predefined_kind() != Some(Predefined::NoOp);
                 self.with_accumulate_lock(target, || {
                     update_peer(memory, elements, writes, |values, element| {
@@ -218,7 +229,7 @@ impl Win {
         Ok(())
     }
 
-    /// MPI_Compare_and_swap of one element. The buffers have one element of the place's type.
+    /// MPI_Compare_and_swap of one element. Each buffer has one element of the target's type.
     ///
     /// Errors: as [`Win::accumulate`]; Type if the type is not one that is compared.
     ///
@@ -230,25 +241,25 @@ impl Win {
         origin: *const u8,
         compare: *const u8,
         result: *mut u8,
-        place: Place<'_>,
+        target_buffer: TargetBuffer<'_>,
     ) -> Result<()> {
         let call = "MPI_Compare_and_swap";
-        let target = self.open_target(place.rank, call)?;
+        let target = self.open_target(target_buffer.rank, call)?;
         if target.atomics
-            && let Some(basic) = place.datatype.basic_kind()
+            && let Some(basic) = target_buffer.datatype.basic_kind()
             && Op::is_atomic(basic)
-            && let Some((at, size)) = direct(target, &place)
+            && let Some((at, size)) = direct(target, &target_buffer)
             && at.addr() & (size - 1) == 0
         {
-            ferry_op::check_compare_and_swap(place.datatype)?;
+            ferry_op::check_compare_and_swap(target_buffer.datatype)?;
             // SAFETY: the caller's promise; the target's range was checked, and it is aligned.
             unsafe { ferry_op::compare_exchange(basic, compare, origin, at, result) };
             return Ok(());
         }
-        let at = self.locate(target, &place, call)?;
+        let at = self.locate(target, &target_buffer, call)?;
         self.drain_puts(target)?;
-        ferry_op::check_compare_and_swap(place.datatype)?;
-        let Some(basic) = place.datatype.basic_kind() else {
+        ferry_op::check_compare_and_swap(target_buffer.datatype)?;
+        let Some(basic) = target_buffer.datatype.basic_kind() else {
             return Ok(());
         };
         let size = basic.form().size();
@@ -267,17 +278,20 @@ impl Win {
         let one = |address: *mut u8| Buffer {
             address,
             count: 1,
-            datatype: place.datatype,
+            datatype: target_buffer.datatype,
         };
         if let Reach::Peer(memory) = target.reach {
             // SAFETY: the caller's promise.
-            let short = unsafe { ShortUpdate::compare_and_swap(origin, compare, at, &place) };
+            let short =
+                unsafe { ShortUpdate::compare_and_swap(origin, compare, at, &target_buffer) };
             if let Some(update) = short {
                 let peer = (target, memory);
                 // SAFETY: the caller's promise.
-                return unsafe { self.update_short(peer, update, Some(result), &place, call) };
+                return unsafe {
+                    self.update_short(peer, update, Some(result), &target_buffer, call)
+                };
             }
-            let elements = (at, 1, &**place.datatype);
+            let elements = (at, 1, &**target_buffer.datatype);
             let copied = self.with_accumulate_lock(target, || {
                 update_peer(memory, elements, true, |value, _| {
                     // SAFETY: the caller's promise; `value` is one element.
@@ -292,7 +306,10 @@ impl Win {
             origin: Some(one(origin.cast_mut())),
             result: Some(one(result)),
         };
-        let (update, rma) = (Update::CompareAndSwap(compare), RmaCall::new(&place, call));
+        let (update, rma) = (
+            Update::CompareAndSwap(compare),
+            RmaCall::new(&target_buffer, call),
+        );
         // SAFETY: the caller's promise.
         unsafe { remote::accumulate(self, target, operands, update, rma) }.map(drop)
     }
@@ -300,10 +317,10 @@ impl Win {
 
 /// Is the buffer an array like the target's, or none?
 #[inline]
-fn is_array_of(buffer: &Option<Buffer<'_>>, place: &Place<'_>) -> bool {
-    buffer
-        .as_ref()
-        .is_none_or(|b| b.count == place.count && Arc::ptr_eq(b.datatype, place.datatype))
+fn is_array_of(buffer: &Option<Buffer<'_>>, target_buffer: &TargetBuffer<'_>) -> bool {
+    buffer.as_ref().is_none_or(|b| {
+        b.count == target_buffer.count && Arc::ptr_eq(b.datatype, target_buffer.datatype)
+    })
 }
 
 /// Checks that an operation is defined on the elements of a type.

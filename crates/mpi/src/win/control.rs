@@ -191,7 +191,7 @@ impl Layout {
 }
 
 /// Where a node's range lies in this process.
-enum Place {
+enum Backing {
     /// In the node's segment.
     Shared(Mapping),
     /// In this process's heap: it shares memory with nobody.
@@ -200,7 +200,7 @@ enum Place {
 
 /// The control blocks of a node's members.
 pub(super) struct Control {
-    place: Place,
+    backing: Backing,
     base: NonNull<u8>,
     layout: Layout,
     /// The range in the node's segment, if this process is to release it.
@@ -225,7 +225,7 @@ impl Control {
             ));
         };
         Ok(Control {
-            place: Place::Shared(mapping),
+            backing: Backing::Shared(mapping),
             base,
             layout,
             range,
@@ -238,7 +238,7 @@ impl Control {
         let mut memory: Vec<_> = (0..lines).map(|_| Line([0; LINE_BYTES])).collect();
         let base = NonNull::from(&mut *memory).cast();
         Control {
-            place: Place::Own(memory),
+            backing: Backing::Own(memory),
             base,
             layout,
             range: None,
@@ -292,8 +292,8 @@ impl Control {
     /// The byte at `offset` of a shared range. `None`: it is not shared, or not so long.
     pub fn memory(&self, offset: u64) -> Option<*mut u8> {
         let offset = usize::try_from(offset).ok()?;
-        match &self.place {
-            Place::Shared(mapping) if offset <= mapping.len() => {
+        match &self.backing {
+            Backing::Shared(mapping) if offset <= mapping.len() => {
                 Some(self.base.as_ptr().wrapping_add(offset))
             }
             _ => None,
@@ -371,8 +371,8 @@ mod tests {
             (130, Flavor::Dynamic),
         ] {
             let control = Control::own(Layout::new(members, flavor));
-            let mut places = Vec::new();
-            let mut note = |at: usize, len: usize| places.push((at, at + len));
+            let mut ranges = Vec::new();
+            let mut note = |at: usize, len: usize| ranges.push((at, at + len));
             for m in 0..members {
                 let block: *const Block = control.block(m);
                 assert_eq!(block.addr() % LINE_BYTES, 0);
@@ -389,12 +389,12 @@ mod tests {
                     note(std::ptr::from_ref(regions).addr(), size_of::<Regions>());
                 }
             }
-            places.sort_unstable();
-            for pair in places.windows(2) {
+            ranges.sort_unstable();
+            for pair in ranges.windows(2) {
                 assert!(pair[0].1 <= pair[1].0, "{members} {flavor:?} {pair:x?}");
             }
             let end = control.base.as_ptr().addr() + control.layout.bytes();
-            assert!(places.last().is_some_and(|last| last.1 <= end));
+            assert!(ranges.last().is_some_and(|last| last.1 <= end));
         }
     }
 

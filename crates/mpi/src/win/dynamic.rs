@@ -6,7 +6,7 @@
 use super::control::{REGIONS_MAX, Region};
 use super::target::{Reach, Target};
 use super::transfer::elements_text;
-use super::{Flavor, Place, Win};
+use super::{Flavor, TargetBuffer, Win};
 use crate::{Result, err};
 
 impl Win {
@@ -95,11 +95,11 @@ impl Win {
     pub(super) fn locate_attached(
         &self,
         target: &Target,
-        place: &Place<'_>,
+        target_buffer: &TargetBuffer<'_>,
         call: &str,
     ) -> Result<*mut u8> {
-        let (low, end) = place.datatype.span(place.count)?;
-        let at = place.disp as u64;
+        let (low, end) = target_buffer.datatype.span(target_buffer.count)?;
+        let at = target_buffer.disp as u64;
         let address = if target.reach == Reach::Mapped {
             std::ptr::with_exposed_provenance_mut(at as usize)
         } else {
@@ -122,7 +122,7 @@ impl Win {
             "{call} to rank {}: address {at:#x} and {} are not all in memory that is attached to \
              its window",
             target.rank,
-            elements_text(place, (low, end))
+            elements_text(target_buffer, (low, end))
         ))
     }
 }

@@ -81,9 +81,10 @@ pub struct AttributeValues {
     pub model: i32,
 }
 
-/// Where an operation goes: a displacement in the memory of a rank, and the elements there.
+/// The target buffer of an operation: a displacement in the memory of a rank, and the elements
+/// there (MPI 5.0 §12.3.1).
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct TargetBuffer<'a> {
     /// The target's rank in the window.
     pub rank: u32,
     /// Displacement, in the target's units. An address in a dynamic window.
@@ -97,7 +98,7 @@ pub struct Place<'a> {
 /// A one-sided call: what it accesses at the target, and its form.
 #[derive(Clone, Copy)]
 struct RmaCall<'a> {
-    place: &'a Place<'a>,
+    target_buffer: &'a TargetBuffer<'a>,
     /// Its name, for messages.
     call: &'static str,
     /// It returns a request (MPI_Rput and others).
@@ -107,9 +108,9 @@ struct RmaCall<'a> {
 impl<'a> RmaCall<'a> {
     /// A call that returns no request.
     #[inline(always)]
-    fn new(place: &'a Place<'a>, call: &'static str) -> RmaCall<'a> {
+    fn new(target_buffer: &'a TargetBuffer<'a>, call: &'static str) -> RmaCall<'a> {
         RmaCall {
-            place,
+            target_buffer,
             call,
             wants_request: false,
         }
@@ -117,10 +118,10 @@ impl<'a> RmaCall<'a> {
 
     /// A call that returns a request.
     #[inline(always)]
-    fn with_request(place: &'a Place<'a>, call: &'static str) -> RmaCall<'a> {
+    fn with_request(target_buffer: &'a TargetBuffer<'a>, call: &'static str) -> RmaCall<'a> {
         RmaCall {
             wants_request: true,
-            ..RmaCall::new(place, call)
+            ..RmaCall::new(target_buffer, call)
         }
     }
 }

@@ -10,7 +10,7 @@
 use super::shared_copy::CopyPart;
 use super::target::Target;
 use super::transfer::peer_error;
-use super::{Flavor, Place, Win};
+use super::{Flavor, TargetBuffer, Win};
 use crate::device::{
     self, FindPeer, OfferState, Offered, PeerMemory, ReadError, UPDATE_WORDS, UpdateSlot,
 };
@@ -77,17 +77,23 @@ impl ShortUpdate {
         op: &Op,
         origin: Option<&Buffer<'_>>,
         at: *mut u8,
-        place: &Place<'_>,
+        target_buffer: &TargetBuffer<'_>,
     ) -> Option<ShortUpdate> {
-        let (basic, _) = elements(place)?;
+        let (basic, _) = elements(target_buffer)?;
         let op = op.predefined_kind()?;
         let value = match origin {
             Some(_) if op == Predefined::NoOp => 0,
             // SAFETY: the caller's promise.
-            Some(origin) => unsafe { read(origin.address, place)? },
+            Some(origin) => unsafe { read(origin.address, target_buffer)? },
             None => 0,
         };
-        Some(ShortUpdate::new(op as u32, basic, at, place, [value, 0]))
+        Some(ShortUpdate::new(
+            op as u32,
+            basic,
+            at,
+            target_buffer,
+            [value, 0],
+        ))
     }
 
     /// The update of MPI_Compare_and_swap. `None`: the type is too long.
@@ -98,12 +104,12 @@ impl ShortUpdate {
         origin: *const u8,
         compare: *const u8,
         at: *mut u8,
-        place: &Place<'_>,
+        target_buffer: &TargetBuffer<'_>,
     ) -> Option<ShortUpdate> {
-        let (basic, _) = elements(place)?;
+        let (basic, _) = elements(target_buffer)?;
         // SAFETY: the caller's promise.
-        let values = unsafe { [read(origin, place)?, read(compare, place)?] };
-        Some(ShortUpdate::new(SWAP, basic, at, place, values))
+        let values = unsafe { [read(origin, target_buffer)?, read(compare, target_buffer)?] };
+        Some(ShortUpdate::new(SWAP, basic, at, target_buffer, values))
     }
 
     /// The update that copies bytes to the target. `None`: too many.
@@ -125,10 +131,11 @@ impl ShortUpdate {
         op: u32,
         basic: Basic,
         at: *mut u8,
-        place: &Place<'_>,
+        target_buffer: &TargetBuffer<'_>,
         [value, compared]: [u64; 2],
     ) -> ShortUpdate {
-        let what = u64::from(basic.value()) | u64::from(op) << 16 | (place.count as u64) << 32;
+        let what =
+            u64::from(basic.value()) | u64::from(op) << 16 | (target_buffer.count as u64) << 32;
         ShortUpdate([what, at.addr() as u64, value, compared])
     }
 
@@ -181,18 +188,18 @@ impl ShortUpdate {
 
 /// The elements of a short update: their type, and bytes in all. `None`: they are not predefined,
 /// or too long.
-fn elements(place: &Place<'_>) -> Option<(Basic, usize)> {
-    let basic = place.datatype.basic_kind()?;
+fn elements(target_buffer: &TargetBuffer<'_>) -> Option<(Basic, usize)> {
+    let basic = target_buffer.datatype.basic_kind()?;
     let size = basic.form().size();
-    let len = size.checked_mul(usize::try_from(place.count).ok()?)?;
-    let dense = place.count == 1 || place.datatype.is_dense();
+    let len = size.checked_mul(usize::try_from(target_buffer.count).ok()?)?;
+    let dense = target_buffer.count == 1 || target_buffer.datatype.is_dense();
     (dense && (1..=MAX_BYTES).contains(&len)).then_some((basic, len))
 }
 
 /// # Safety
 /// The elements at `from` are readable.
-unsafe fn read(from: *const u8, place: &Place<'_>) -> Option<u64> {
-    let (_, len) = elements(place)?;
+unsafe fn read(from: *const u8, target_buffer: &TargetBuffer<'_>) -> Option<u64> {
+    let (_, len) = elements(target_buffer)?;
     let mut value = [0; MAX_BYTES];
     // SAFETY: the caller's promise; `len` is at most the array's.
     unsafe { value.as_mut_ptr().copy_from_nonoverlapping(from, len) };
@@ -268,16 +275,16 @@ impl Win {
     /// Errors: RmaRange if the memory cannot be accessed.
     ///
     /// # Safety
-    /// `result` is writable for the place's elements.
+    /// `result` is writable for the elements.
     pub(super) unsafe fn update_short(
         &self,
         (target, memory): (&Target, PeerMemory),
         update: ShortUpdate,
         result: Option<*mut u8>,
-        place: &Place<'_>,
+        target_buffer: &TargetBuffer<'_>,
         call: &str,
     ) -> Result<()> {
-        let len = elements(place).map_or(0, |(_, len)| len);
+        let len = elements(target_buffer).map_or(0, |(_, len)| len);
         let old = self.with_accumulate_lock(target, || match self.offer(target, update) {
             Some(done) => done,
             None => update_by_copies(memory, update, len),
@@ -422,8 +429,8 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    fn place(datatype: &Arc<Datatype>, count: i64) -> Place<'_> {
-        Place {
+    fn target_buffer(datatype: &Arc<Datatype>, count: i64) -> TargetBuffer<'_> {
+        TargetBuffer {
             rank: 0,
             disp: 0,
             count,
@@ -434,7 +441,7 @@ mod tests {
     /// The update of `memory` by `op` with `value`, and the old value.
     fn updated<T: Copy>(op: Predefined, basic: Basic, memory: &mut [T], value: &[T]) -> u64 {
         let t = Datatype::basic(basic);
-        let place = place(t, value.len() as i64);
+        let target_buffer = target_buffer(t, value.len() as i64);
         let at: *mut u8 = memory.as_mut_ptr().cast();
         let origin = Buffer {
             address: value.as_ptr().cast_mut().cast(),
@@ -443,7 +450,8 @@ mod tests {
         };
         // SAFETY: arrays of the type.
         unsafe {
-            let update = ShortUpdate::accumulate(Op::of(op), Some(&origin), at, &place).unwrap();
+            let update =
+                ShortUpdate::accumulate(Op::of(op), Some(&origin), at, &target_buffer).unwrap();
             update.apply(at)
         }
     }
@@ -487,13 +495,14 @@ mod tests {
         let t = Datatype::basic(Basic::Int64);
         let (one, two) = (1i64, 2i64);
         let (one, two): (*const u8, *const u8) = ((&raw const one).cast(), (&raw const two).cast());
-        let place = place(t, 1);
+        let target_buffer = target_buffer(t, 1);
         // SAFETY: 8 bytes each.
         unsafe {
             let zero = [0u8; 8];
-            let swap = ShortUpdate::compare_and_swap(one, zero.as_ptr(), at, &place).unwrap();
+            let swap =
+                ShortUpdate::compare_and_swap(one, zero.as_ptr(), at, &target_buffer).unwrap();
             assert_eq!((swap.apply(at), swap.apply(at)), (0, 1));
-            let swap = ShortUpdate::compare_and_swap(two, one, at, &place).unwrap();
+            let swap = ShortUpdate::compare_and_swap(two, one, at, &target_buffer).unwrap();
             assert_eq!((swap.apply(at), swap.apply(at)), (1, 2));
         }
         assert_eq!(i64::from_ne_bytes(bytes[3..11].try_into().unwrap()), 2);
@@ -542,9 +551,9 @@ mod tests {
             (Basic::Int8, i64::MAX, false),
             (Basic::CDoubleComplex, 1, false),
         ] {
-            let place = place(Datatype::basic(basic), count);
+            let target_buffer = target_buffer(Datatype::basic(basic), count);
             // SAFETY: without an origin nothing is read.
-            let update = unsafe { ShortUpdate::accumulate(op, None, at, &place) };
+            let update = unsafe { ShortUpdate::accumulate(op, None, at, &target_buffer) };
             assert_eq!(update.is_some(), short, "{count} {basic:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::epoch::FENCE_EPOCH;
 use super::target::{CLOSED, LOCKED, Reach, Target};
-use super::{Flavor, Place, RmaCall, Win, remote};
+use super::{Flavor, RmaCall, TargetBuffer, Win, remote};
 use crate::buffer::message_len;
 use crate::device::{PeerMemory, ReadError};
 use crate::pt2pt::Buffer;
@@ -41,9 +41,14 @@ impl Win {
     /// # Safety
     /// The origin is readable, and does not change until the put is complete.
     #[inline(always)]
-    pub unsafe fn put(self: &Arc<Win>, origin: Buffer<'_>, place: Place<'_>) -> Result<()> {
+    pub unsafe fn put(
+        self: &Arc<Win>,
+        origin: Buffer<'_>,
+        target_buffer: TargetBuffer<'_>,
+    ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.transfer(Way::Put, origin, RmaCall::new(&place, "MPI_Put")) }.map(drop)
+        unsafe { self.transfer(Way::Put, origin, RmaCall::new(&target_buffer, "MPI_Put")) }
+            .map(drop)
     }
 
     /// Starts a get. On a node it is complete when this returns.
@@ -53,9 +58,14 @@ impl Win {
     /// # Safety
     /// The origin is writable, and not used until the get is complete.
     #[inline(always)]
-    pub unsafe fn get(self: &Arc<Win>, origin: Buffer<'_>, place: Place<'_>) -> Result<()> {
+    pub unsafe fn get(
+        self: &Arc<Win>,
+        origin: Buffer<'_>,
+        target_buffer: TargetBuffer<'_>,
+    ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.transfer(Way::Get, origin, RmaCall::new(&place, "MPI_Get")) }.map(drop)
+        unsafe { self.transfer(Way::Get, origin, RmaCall::new(&target_buffer, "MPI_Get")) }
+            .map(drop)
     }
 
     /// [`Win::put`] with a request (MPI_Rput).
@@ -65,9 +75,9 @@ impl Win {
     pub unsafe fn rput(
         self: &Arc<Win>,
         origin: Buffer<'_>,
-        place: Place<'_>,
+        target_buffer: TargetBuffer<'_>,
     ) -> Result<Arc<Request>> {
-        let rma = RmaCall::with_request(&place, "MPI_Rput");
+        let rma = RmaCall::with_request(&target_buffer, "MPI_Rput");
         // SAFETY: the caller's promise.
         let started = unsafe { self.transfer(Way::Put, origin, rma) }?;
         Ok(started.unwrap_or_else(complete_request))
@@ -80,9 +90,9 @@ impl Win {
     pub unsafe fn rget(
         self: &Arc<Win>,
         origin: Buffer<'_>,
-        place: Place<'_>,
+        target_buffer: TargetBuffer<'_>,
     ) -> Result<Arc<Request>> {
-        let rma = RmaCall::with_request(&place, "MPI_Rget");
+        let rma = RmaCall::with_request(&target_buffer, "MPI_Rget");
         // SAFETY: the caller's promise.
         let started = unsafe { self.transfer(Way::Get, origin, rma) }?;
         Ok(started.unwrap_or_else(complete_request))
@@ -99,13 +109,13 @@ impl Win {
         origin: Buffer<'_>,
         rma: RmaCall<'_>,
     ) -> Result<Option<Arc<Request>>> {
-        let place = rma.place;
-        let target = self.open_target(place.rank, rma.call)?;
+        let target_buffer = rma.target_buffer;
+        let target = self.open_target(target_buffer.rank, rma.call)?;
         if rma.wants_request {
             passive(target, rma.call)?;
         }
-        if let Some((at, len)) = direct(target, place)
-            && is_same(&origin, place)
+        if let Some((at, len)) = direct(target, target_buffer)
+            && is_same(&origin, target_buffer)
         {
             let (from, to) = match way {
                 Way::Put => (origin.address.cast_const(), at),
@@ -135,14 +145,14 @@ impl Win {
         rma: RmaCall<'_>,
     ) -> Result<Option<Arc<Request>>> {
         let RmaCall {
-            place,
+            target_buffer,
             call,
             wants_request,
         } = rma;
-        let at = self.locate(target, place, call)?;
-        same_size(&origin, place.count, place.datatype, call)?;
+        let at = self.locate(target, target_buffer, call)?;
+        same_size(&origin, target_buffer.count, target_buffer.datatype, call)?;
         let here = (origin.address, origin.count, &**origin.datatype);
-        let there = (at, place.count, &**place.datatype);
+        let there = (at, target_buffer.count, &**target_buffer.datatype);
         match (target.reach, way) {
             (Reach::Mapped, Way::Put) => {
                 let from = (here.0.cast_const(), here.1, here.2);
@@ -192,7 +202,7 @@ impl Win {
             (Reach::Remote, way) => {
                 // SAFETY: the caller's promise.
                 return unsafe {
-                    remote::transfer(self, target, way, &origin, place, wants_request)
+                    remote::transfer(self, target, way, &origin, target_buffer, wants_request)
                 };
             }
         }
@@ -217,12 +227,17 @@ impl Win {
     /// otherwise in the target's.
     ///
     /// Errors: RmaRange if an element is not in the target's memory.
-    pub(super) fn locate(&self, target: &Target, place: &Place<'_>, call: &str) -> Result<*mut u8> {
+    pub(super) fn locate(
+        &self,
+        target: &Target,
+        target_buffer: &TargetBuffer<'_>,
+        call: &str,
+    ) -> Result<*mut u8> {
         if self.flavor == Flavor::Dynamic {
-            return self.locate_attached(target, place, call);
+            return self.locate_attached(target, target_buffer, call);
         }
-        let (low, end) = place.datatype.span(place.count)?;
-        let offset = place.disp.checked_mul(target.disp_unit);
+        let (low, end) = target_buffer.datatype.span(target_buffer.count)?;
+        let offset = target_buffer.disp.checked_mul(target.disp_unit);
         let fits = offset.is_some_and(|offset| {
             let (first, last) = (offset.checked_add(low), offset.checked_add(end));
             matches!((first, last), (Some(first), Some(last))
@@ -232,13 +247,18 @@ impl Win {
             Some(offset) if fits => Ok(target.base.wrapping_offset(offset as isize)),
             // An operation without elements goes nowhere.
             _ if end == low => Ok(target.base),
-            _ => Err(out_of_range(target, place, (low, end), call)),
+            _ => Err(out_of_range(target, target_buffer, (low, end), call)),
         }
     }
 }
 
 #[cold]
-fn out_of_range(target: &Target, place: &Place<'_>, span: (i64, i64), call: &str) -> crate::Error {
+fn out_of_range(
+    target: &Target,
+    target_buffer: &TargetBuffer<'_>,
+    span: (i64, i64),
+    call: &str,
+) -> crate::Error {
     let (unit, size) = (target.disp_unit, target.size);
     let units = if unit == 1 {
         String::new()
@@ -249,21 +269,21 @@ fn out_of_range(target: &Target, place: &Place<'_>, span: (i64, i64), call: &str
         RmaRange,
         "{call} to rank {}: displacement {}{units} and {} reach beyond its window of {size} bytes",
         target.rank,
-        place.disp,
-        elements_text(place, span)
+        target_buffer.disp,
+        elements_text(target_buffer, span)
     )
 }
 
 /// The elements of an operation in messages: "7 elements of 8 bytes (56 in all)".
-pub(super) fn elements_text(place: &Place<'_>, (low, end): (i64, i64)) -> String {
-    let size = place.datatype.size();
-    let elements = if place.count == 1 {
+pub(super) fn elements_text(target_buffer: &TargetBuffer<'_>, (low, end): (i64, i64)) -> String {
+    let size = target_buffer.datatype.size();
+    let elements = if target_buffer.count == 1 {
         "1 element".into()
     } else {
-        format!("{} elements", place.count)
+        format!("{} elements", target_buffer.count)
     };
     let all = end.saturating_sub(low);
-    let bytes = size.saturating_mul(place.count);
+    let bytes = size.saturating_mul(target_buffer.count);
     let spread = if all == bytes && low == 0 {
         format!("{bytes} in all")
     } else {
@@ -289,25 +309,29 @@ pub(super) fn passive(target: &Target, call: &str) -> Result<()> {
 /// Where an operation goes that only needs loads and stores, and its bytes: the target is mapped,
 /// the elements are one run of at least a byte, and in its memory.
 #[inline(always)]
-pub(super) fn direct(target: &Target, place: &Place<'_>) -> Option<(*mut u8, usize)> {
+pub(super) fn direct(
+    target: &Target,
+    target_buffer: &TargetBuffer<'_>,
+) -> Option<(*mut u8, usize)> {
     let (size, unit) = (target.direct_size, target.disp_unit as u64);
-    if !place.datatype.is_dense() {
+    if !target_buffer.datatype.is_dense() {
         return None;
     }
-    let len = (place.datatype.size() as u64).checked_mul(place.count as u64)?;
-    let offset = u64::try_from(place.disp).ok()?.checked_mul(unit)?;
+    let len = (target_buffer.datatype.size() as u64).checked_mul(target_buffer.count as u64)?;
+    let offset = u64::try_from(target_buffer.disp).ok()?.checked_mul(unit)?;
     let fits = len > 0 && offset <= size && len <= size - offset;
     fits.then(|| (target.base.wrapping_add(offset as usize), len as usize))
 }
 
 /// Are the elements at the origin as many of the same type, or as many bytes without gaps?
 #[inline(always)]
-fn is_same(origin: &Buffer<'_>, place: &Place<'_>) -> bool {
-    if Arc::ptr_eq(origin.datatype, place.datatype) {
-        return origin.count == place.count;
+fn is_same(origin: &Buffer<'_>, target_buffer: &TargetBuffer<'_>) -> bool {
+    if Arc::ptr_eq(origin.datatype, target_buffer.datatype) {
+        return origin.count == target_buffer.count;
     }
     origin.datatype.is_dense()
-        && message_len(origin.count, origin.datatype) == message_len(place.count, place.datatype)
+        && message_len(origin.count, origin.datatype)
+            == message_len(target_buffer.count, target_buffer.datatype)
 }
 
 /// The request of an operation that was complete when its call returned.

@@ -4,13 +4,13 @@ use super::*;
 
 #[allow(clippy::too_many_arguments)]
 pub(super) fn alltoall_as(
-    sendbuf: In,
+    sendbuf: SendBuf,
     sendcount: i64,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: *mut u8,
     recvcount: i64,
-    recvtype: Type,
-    comm: On,
+    recvtype: DatatypeRef,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let (block, send, recv) = uniform(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
@@ -31,15 +31,15 @@ pub(super) fn alltoall_as(
 
 #[allow(clippy::too_many_arguments)]
 pub(super) fn alltoallv_as(
-    sendbuf: In,
+    sendbuf: SendBuf,
     sendcounts: Ints,
     sdispls: Ints,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: *mut u8,
     recvcounts: Ints,
     rdispls: Ints,
-    recvtype: Type,
-    comm: On,
+    recvtype: DatatypeRef,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let out = match sendbuf {
@@ -76,7 +76,7 @@ pub(super) fn alltoallv_as(
 
 #[allow(clippy::too_many_arguments)]
 pub(super) fn alltoallw_as(
-    sendbuf: In,
+    sendbuf: SendBuf,
     sendcounts: Ints,
     sdispls: Ints,
     sendtypes: Types,
@@ -84,7 +84,7 @@ pub(super) fn alltoallw_as(
     recvcounts: Ints,
     rdispls: Ints,
     recvtypes: Types,
-    comm: On,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let (out, out_bytes) = match sendbuf {

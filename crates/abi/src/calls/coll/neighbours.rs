@@ -6,7 +6,7 @@ use super::*;
 ///
 /// Errors: MPI_ERR_TOPOLOGY if the communicator has none.
 fn exchange<'a>(
-    comm: On,
+    comm: CommRef,
     exchange: NeighbourExchange,
     send: View<'a>,
     recv: View<'a>,
@@ -17,7 +17,7 @@ fn exchange<'a>(
 }
 
 fn neighbourly<'a>(
-    comm: On,
+    comm: CommRef,
     schedule: Arc<coll::Schedule>,
     send: View<'a>,
     recv: View<'a>,
@@ -30,11 +30,11 @@ fn neighbourly<'a>(
 pub(super) fn neighbor_allgather_as(
     sendbuf: *const u8,
     sendcount: i64,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: *mut u8,
     recvcount: i64,
-    recvtype: Type,
-    comm: On,
+    recvtype: DatatypeRef,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let (block, send, recv) = uniform(
@@ -53,12 +53,12 @@ pub(super) fn neighbor_allgather_as(
 pub(super) fn neighbor_allgatherv_as(
     sendbuf: *const u8,
     sendcount: i64,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: *mut u8,
     recvcounts: Ints,
     displs: Ints,
-    recvtype: Type,
-    comm: On,
+    recvtype: DatatypeRef,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let n = coll::neighbours(comm)?;
@@ -85,11 +85,11 @@ pub(super) fn neighbor_allgatherv_as(
 pub(super) fn neighbor_alltoall_as(
     sendbuf: *const u8,
     sendcount: i64,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: *mut u8,
     recvcount: i64,
-    recvtype: Type,
-    comm: On,
+    recvtype: DatatypeRef,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let (block, send, recv) = uniform(
@@ -109,12 +109,12 @@ pub(super) fn neighbor_alltoallv_as(
     sendbuf: *const u8,
     sendcounts: Ints,
     sdispls: Ints,
-    sendtype: Type,
+    sendtype: DatatypeRef,
     recvbuf: *mut u8,
     recvcounts: Ints,
     rdispls: Ints,
-    recvtype: Type,
-    comm: On,
+    recvtype: DatatypeRef,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let n = coll::neighbours(comm)?;
@@ -151,7 +151,7 @@ pub(super) fn neighbor_alltoallw_as(
     recvcounts: Ints,
     rdispls: Ints,
     recvtypes: Types,
-    comm: On,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let n = coll::neighbours(comm)?;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A reduction of `count` elements.
-fn reduction(count: i64, datatype: Type, op: Operation) -> Result<Reduction> {
+fn reduction(count: i64, datatype: DatatypeRef, op: OpRef) -> Result<Reduction> {
     op.check(datatype)?;
     Ok(Reduction {
         count: elements(count, datatype),
@@ -14,12 +14,12 @@ fn reduction(count: i64, datatype: Type, op: Operation) -> Result<Reduction> {
 
 /// Carries out a reduction.
 fn reducing(
-    comm: On,
+    comm: CommRef,
     collective: Collective<'_>,
     send: View<'static>,
     recv: View<'static>,
-    datatype: Type,
-    op: Operation,
+    datatype: DatatypeRef,
+    op: OpRef,
     form: Form,
 ) -> Result<()> {
     let operation = CollectiveOperation::Collective(collective);
@@ -29,13 +29,13 @@ fn reducing(
 
 #[allow(clippy::too_many_arguments)]
 pub(super) fn reduce_as(
-    sendbuf: In,
+    sendbuf: SendBuf,
     recvbuf: *mut u8,
     count: i64,
-    datatype: Type,
-    op: Operation,
+    datatype: DatatypeRef,
+    op: OpRef,
     root: Root,
-    comm: On,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let here = is_root(root, comm);
@@ -78,8 +78,8 @@ pub(super) fn reduce_as(
 /// Reductions that check and view both buffers by the same count of elements.
 macro_rules! reductions {
     ($($name:ident $collective:ident;)*) => {$(
-        pub(super) fn $name(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type,
-            op: Operation, comm: On, form: Form) -> Result<()> {
+        pub(super) fn $name(sendbuf: SendBuf, recvbuf: *mut u8, count: i64, datatype: DatatypeRef,
+            op: OpRef, comm: CommRef, form: Form) -> Result<()> {
             let of = reduction(count, datatype, op)?;
             check_no_alias(sendbuf, recvbuf, count)?;
             let send = send_view(sendbuf, count, datatype);
@@ -97,12 +97,12 @@ reductions! {
 }
 
 pub(super) fn reduce_scatter_as(
-    sendbuf: In,
+    sendbuf: SendBuf,
     recvbuf: *mut u8,
     recvcounts: Ints,
-    datatype: Type,
-    op: Operation,
-    comm: On,
+    datatype: DatatypeRef,
+    op: OpRef,
+    comm: CommRef,
     form: Form,
 ) -> Result<()> {
     let mut counts = recvcounts.counts(comm.size() as usize, "recvcounts")?;

@@ -1,6 +1,5 @@
 //! Packing and unpacking, in the native and the external32 representation (MPI 5.0 §5.2).
 
-use super::Type;
 use crate::prelude::*;
 
 /// The packed size of `count` elements, bytes.
@@ -85,11 +84,11 @@ unsafe fn unpack_by(
 pub fn pack(
     inbuf: *const u8,
     incount: i64,
-    datatype: Type,
+    datatype: DatatypeRef,
     outbuf: *mut u8,
     outsize: i64,
     position: InOutCount,
-    _comm: &'static Arc<Comm>,
+    _comm: CommRef,
 ) -> Result<()> {
     let needed = packed(incount, datatype.size())?;
     // SAFETY: the program promises buffers with these elements and bytes, which do not overlap.
@@ -107,8 +106,8 @@ pub fn unpack(
     position: InOutCount,
     outbuf: *mut u8,
     outcount: i64,
-    datatype: Type,
-    _comm: &'static Arc<Comm>,
+    datatype: DatatypeRef,
+    _comm: CommRef,
 ) -> Result<()> {
     let needed = packed(outcount, datatype.size())?;
     // SAFETY: as in `pack`.
@@ -122,8 +121,8 @@ pub fn unpack(
 
 pub fn pack_size(
     incount: i64,
-    datatype: Type,
-    _comm: &'static Arc<Comm>,
+    datatype: DatatypeRef,
+    _comm: CommRef,
     size: OutCount,
 ) -> Result<()> {
     size.set(packed(incount, datatype.size())?);
@@ -155,7 +154,7 @@ pub fn pack_external(
     datarep: &CStr,
     inbuf: *const u8,
     incount: i64,
-    datatype: Type,
+    datatype: DatatypeRef,
     outbuf: *mut u8,
     outsize: i64,
     position: InOutCount,
@@ -178,7 +177,7 @@ pub fn unpack_external(
     position: InOutCount,
     outbuf: *mut u8,
     outcount: i64,
-    datatype: Type,
+    datatype: DatatypeRef,
 ) -> Result<()> {
     external(datarep)?;
     let needed = external_size(outcount, datatype)?;
@@ -194,7 +193,7 @@ pub fn unpack_external(
 pub fn pack_external_size(
     datarep: &CStr,
     incount: i64,
-    datatype: Type,
+    datatype: DatatypeRef,
     size: Out<i64>,
 ) -> Result<()> {
     external(datarep)?;

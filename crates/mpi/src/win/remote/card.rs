@@ -24,7 +24,7 @@ use crate::device::{self, Blocks, Device, RemoteError, SegmentKey};
 use crate::pt2pt::Buffer;
 use crate::win::target::Target;
 use crate::win::transfer::Way;
-use crate::win::{Place, Win};
+use crate::win::{TargetBuffer, Win};
 use crate::{Datatype, Result, err};
 use std::sync::Arc;
 
@@ -46,17 +46,17 @@ fn there(
     win: &Win,
     target: &Target,
     origin: &Buffer<'_>,
-    place: &Place<'_>,
+    target_buffer: &TargetBuffer<'_>,
     len: usize,
     max: usize,
 ) -> Result<Option<CardElements>> {
     let Some(key) = target.key.filter(|_| len <= max) else {
         return Ok(None);
     };
-    let offset = place.disp.wrapping_mul(target.disp_unit);
-    let (first, blocks) = match place.datatype.run(place.count) {
+    let offset = target_buffer.disp.wrapping_mul(target.disp_unit);
+    let (first, blocks) = match target_buffer.datatype.run(target_buffer.count) {
         Some((low, _)) => (low, None),
-        None if win.card.strided => match blocks(place.count, place.datatype) {
+        None if win.card.strided => match blocks(target_buffer.count, target_buffer.datatype) {
             Some((low, blocks)) => (low, Some(blocks)),
             None => return Ok(None),
         },
@@ -134,14 +134,14 @@ pub(super) unsafe fn transfer(
     target: &Target,
     way: Way,
     origin: &Buffer<'_>,
-    place: &Place<'_>,
+    target_buffer: &TargetBuffer<'_>,
     len: usize,
 ) -> Result<bool> {
     let max = match way {
         Way::Put => win.card.put_max,
         Way::Get => win.card.get_max,
     };
-    let Some(there) = there(win, target, origin, place, len, max)? else {
+    let Some(there) = there(win, target, origin, target_buffer, len, max)? else {
         return Ok(false);
     };
     let elements = (origin.address, origin.count, &**origin.datatype);

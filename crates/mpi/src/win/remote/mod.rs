@@ -8,19 +8,19 @@
 //! card             or they go by a modelled card; notifications: which has doorbells
 //! service          the target's side: packets that arrive, when the device makes progress
 //! serve            its requests, record by record
-//! answers          what goes back to one origin
+//! responses        what goes back to one origin
 //! ```
 //!
 //! Many operations to one target travel as one packet, an active message. More than a few KiB of
 //! data go as a message that is matched in the window's own context, from and to the buffers
 //! themselves. A flush is one record, and one acknowledgement answers for all before it.
 
-mod answers;
 mod card;
 mod notifications;
 mod operations;
 mod packets;
 mod pending;
+mod responses;
 mod serve;
 mod service;
 mod synchronisation;

@@ -4,7 +4,7 @@
 use super::card::charge;
 use super::packets::{BYTES, Elements, Request as Record, put_head};
 use super::pending::{
-    AwaitedAnswer, DataMessage, Destination, RemoteOperation, UNACKNOWLEDGED_MAX_BYTES, append,
+    AwaitedResponse, DataMessage, Destination, RemoteOperation, UNACKNOWLEDGED_MAX_BYTES, append,
     dense, lock,
 };
 use super::synchronisation::flush;
@@ -15,19 +15,24 @@ use crate::pt2pt::Buffer;
 use crate::win::accumulate::{Operands, element_of};
 use crate::win::target::Target;
 use crate::win::transfer::Way;
-use crate::win::{Flavor, Place, RmaCall, Win};
+use crate::win::{Flavor, RmaCall, TargetBuffer, Win};
 use crate::{Datatype, Request, Result};
 use ferry_op::Predefined;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Where the place's elements begin: bytes from the beginning of the target's memory, or an address
-/// in a dynamic window.
-fn offset_of(win: &Win, target: &Target, place: &Place<'_>) -> i64 {
-    match win.flavor {
-        Flavor::Dynamic => place.disp,
-        _ => place.disp.wrapping_mul(target.disp_unit),
-    }
+/// The elements of a target buffer: where they begin, how many, and their type. They begin so many
+/// bytes from the beginning of the target's memory, or at that address in a dynamic window.
+fn elements_of<'a>(
+    target_buffer: &TargetBuffer<'a>,
+    win: &Win,
+    target: &Target,
+) -> (i64, i64, &'a Arc<Datatype>) {
+    let offset = match win.flavor {
+        Flavor::Dynamic => target_buffer.disp,
+        _ => target_buffer.disp.wrapping_mul(target.disp_unit),
+    };
+    (offset, target_buffer.count, target_buffer.datatype)
 }
 
 /// The request of an operation that waits, if the program wants one.
@@ -56,23 +61,26 @@ pub(in crate::win) unsafe fn transfer(
     target: &Target,
     way: Way,
     origin: &Buffer<'_>,
-    place: &Place<'_>,
+    target_buffer: &TargetBuffer<'_>,
     wants_request: bool,
 ) -> Result<Option<Arc<Request>>> {
     let len = message_len(origin.count, origin.datatype);
     if len == 0 {
         return Ok(None);
     }
-    // SAFETY: the caller's promise.
-    if target.key.is_some() && unsafe { card::transfer(win, target, way, origin, place, len) }? {
-        return Ok(None);
+    if target.key.is_some() {
+        // SAFETY: the caller's promise.
+        let done = unsafe { card::transfer(win, target, way, origin, target_buffer, len) }?;
+        if done {
+            return Ok(None);
+        }
     }
     let start = match way {
         Way::Put => put,
         Way::Get => get,
     };
     // SAFETY: the caller's promise.
-    unsafe { start(win, target, origin, place, len, wants_request) }
+    unsafe { start(win, target, origin, target_buffer, len, wants_request) }
 }
 
 /// Starts a put by packets.
@@ -83,14 +91,13 @@ unsafe fn put(
     win: &Arc<Win>,
     target: &Target,
     origin: &Buffer<'_>,
-    place: &Place<'_>,
+    target_buffer: &TargetBuffer<'_>,
     len: usize,
     wants_request: bool,
 ) -> Result<Option<Arc<Request>>> {
-    let offset = offset_of(win, target, place);
-    let there = dense(offset, place.count, place.datatype);
+    let there = elements_of(target_buffer, win, target);
     let mut pending = lock(&target.pending);
-    if let Some(elements) = there
+    if let Some(elements) = dense(there)
         && pending.has_room(len)
         && win.card.put_max == 0
     {
@@ -105,7 +112,6 @@ unsafe fn put(
     let d = &mut *device::device();
     let mut pending = lock(&target.pending);
     pending.prepare(target, d)?;
-    let there = (offset, place.count, place.datatype);
     let elements = pending.elements(win, target, d, there)?;
     if len <= pending.inline_max() {
         pending.make_room(win, target, d, len);
@@ -147,12 +153,12 @@ unsafe fn get(
     win: &Arc<Win>,
     target: &Target,
     origin: &Buffer<'_>,
-    place: &Place<'_>,
+    target_buffer: &TargetBuffer<'_>,
     len: usize,
     wants_request: bool,
 ) -> Result<Option<Arc<Request>>> {
     throttle(win, target)?;
-    let there = (offset_of(win, target, place), place.count, place.datatype);
+    let there = elements_of(target_buffer, win, target);
     let operation = operation_for(win, target, wants_request);
     let d = &mut *device::device();
     let mut pending = lock(&target.pending);
@@ -161,7 +167,7 @@ unsafe fn get(
     pending.make_room(win, target, d, 0);
     if len <= pending.inline_max() {
         Record::Get(elements).put(pending.record(win));
-        pending.push_awaited(AwaitedAnswer {
+        pending.push_awaited(AwaitedResponse {
             destination: Destination::whole(origin, len),
             operation: operation.clone(),
             last: true,
@@ -278,16 +284,16 @@ pub(in crate::win) unsafe fn accumulate(
 ) -> Result<Option<Arc<Request>>> {
     let Operands { origin, result } = operands;
     let RmaCall {
-        place,
+        target_buffer,
         wants_request,
         ..
     } = rma;
-    let len = message_len(place.count, place.datatype);
+    let len = message_len(target_buffer.count, target_buffer.datatype);
     if len == 0 {
         return Ok(None);
     }
     throttle(win, target)?;
-    let offset = offset_of(win, target, place);
+    let there = elements_of(target_buffer, win, target);
     // SAFETY: the caller's promise.
     let packed = unsafe { packed_operands(update, origin.as_ref(), len) };
     let data = &*packed;
@@ -303,7 +309,7 @@ pub(in crate::win) unsafe fn accumulate(
     let mut pending = lock(&target.pending);
     pending.prepare(target, d)?;
     let max = pending.inline_max();
-    in_parts((offset, place.count, place.datatype), max, |part| {
+    in_parts(there, max, |part| {
         let (offset, count, datatype) = part.at;
         let elements = Elements {
             offset,
@@ -329,7 +335,7 @@ pub(in crate::win) unsafe fn accumulate(
         record.put(pending.record(win));
         if let Some(result) = &result {
             let last = part.offset + part.len == len;
-            pending.push_awaited(AwaitedAnswer {
+            pending.push_awaited(AwaitedResponse {
                 destination: Destination::part(result, part.offset as u64, part.len),
                 operation: operation.clone(),
                 last,

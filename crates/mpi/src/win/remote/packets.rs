@@ -4,31 +4,31 @@
 //! context u64 │ rank u32 │ kind u8 │ record │ record │ …
 //! ```
 //!
-//! `context` names the window, `rank` is the sender's in it. Requests and answers never share a
-//! packet: requests may wait for a lock at the target, and answers must not wait behind them.
+//! `context` names the window, `rank` is the sender's in it. Requests and responses never share a
+//! packet: requests may wait for a lock at the target, and responses must not wait behind them.
 //!
 //! | request | tag | fields |
 //! |---|---|---|
-//! | put | 0 | place, data |
-//! | get | 1 | place |
-//! | accumulate | 2 | place, op and whether it fetches, data |
-//! | compare and swap | 3 | place, two values as data |
-//! | put by a message | 4 | place, number of the message |
-//! | get by a message | 5 | place, number of the message |
+//! | put | 0 | elements, data |
+//! | get | 1 | elements |
+//! | accumulate | 2 | elements, op and whether it fetches, data |
+//! | compare and swap | 3 | elements, two values as data |
+//! | put by a message | 4 | elements, number of the message |
+//! | get by a message | 5 | elements, number of the message |
 //! | part of a datatype | 6 | slot, whether it is the last, bytes |
 //! | lock | 7 | whether it is exclusive |
 //! | unlock | 8 | number of the acknowledgement |
 //! | flush | 9 | number of the acknowledgement |
 //! | complete | 10 | |
 //!
-//! | answer | tag | fields |
+//! | response | tag | fields |
 //! |---|---|---|
 //! | data | 0 | bytes |
 //! | acknowledgement | 1 | its number |
 //! | error | 2 | class, what it answers, text |
 //! | post | 3 | |
 //!
-//! A place is an offset in bytes (an address in a dynamic window), a count and a type. Type 0 is
+//! Elements are an offset in bytes (an address in a dynamic window), a count and a type. Type 0 is
 //! bytes, 1 to [`SLOTS`] a type that the sender has sent before, and others are handle values of
 //! predefined types. Numbers are LEB128, signed ones zigzag. Data and texts begin with their
 //! length. Gets and fetches are answered in the order in which they were asked, so they need no
@@ -40,7 +40,7 @@ use crate::Kind;
 
 /// Bytes before the first record.
 pub(super) const HEADER_BYTES: usize = 13;
-/// Bytes of a record beside its data, at most: a tag, a place, an op, a length.
+/// Bytes of a record beside its data, at most: a tag, elements, an op, a length.
 pub(super) const RECORD_MAX_BYTES: usize = 48;
 /// Types of the sender that the receiver remembers. A choice.
 pub(super) const SLOTS: usize = 32;
@@ -51,7 +51,7 @@ pub(super) const BYTES: u32 = 0;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PacketKind {
     Requests = 0,
-    Answers = 1,
+    Responses = 1,
 }
 
 /// The beginning of a packet.
@@ -80,7 +80,7 @@ impl Head {
             rank: u32::from_le_bytes(*rank),
             kind: match rest.first()? {
                 0 => PacketKind::Requests,
-                1 => PacketKind::Answers,
+                1 => PacketKind::Responses,
                 _ => return None,
             },
         })
@@ -106,7 +106,7 @@ pub(super) enum Request<'a> {
         elements: Elements,
         /// The handle value of a predefined op.
         op: u32,
-        /// The old values are the answer.
+        /// The old values are the response.
         fetches: bool,
         /// Empty for MPI_NO_OP.
         data: &'a [u8],
@@ -137,7 +137,7 @@ pub(super) enum Request<'a> {
 /// What an error answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refused {
-    /// An operation without an answer of its own.
+    /// An operation without a response of its own.
     Silent,
     /// The oldest get or fetch.
     Oldest,
@@ -145,9 +145,9 @@ pub(super) enum Refused {
     Large(u32),
 }
 
-/// A record of an answer.
+/// A record of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Answer<'a> {
+pub(super) enum Response<'a> {
     Data(&'a [u8]),
     Acknowledged(u64),
     Error(Kind, Refused, &'a str),
@@ -251,7 +251,7 @@ const KINDS: [Kind; 5] = [
     Kind::Intern,
 ];
 
-impl Answer<'_> {
+impl Response<'_> {
     /// The record of data before its `len` bytes, which the caller adds.
     pub fn data_head(out: &mut Vec<u8>, len: usize) {
         out.push(0);
@@ -260,15 +260,15 @@ impl Answer<'_> {
 
     pub fn put(self, out: &mut Vec<u8>) {
         match self {
-            Answer::Data(bytes) => {
-                Answer::data_head(out, bytes.len());
+            Response::Data(bytes) => {
+                Response::data_head(out, bytes.len());
                 out.extend_from_slice(bytes);
             }
-            Answer::Acknowledged(number) => {
+            Response::Acknowledged(number) => {
                 out.push(1);
                 unsigned(out, number);
             }
-            Answer::Error(kind, refused, text) => {
+            Response::Error(kind, refused, text) => {
                 let kind = KINDS.iter().position(|k| *k == kind).unwrap_or(0);
                 out.extend_from_slice(&[2, kind as u8]);
                 let refused = match refused {
@@ -279,7 +279,7 @@ impl Answer<'_> {
                 unsigned(out, refused);
                 data(out, text.as_bytes());
             }
-            Answer::Post => out.push(3),
+            Response::Post => out.push(3),
         }
     }
 }
@@ -380,11 +380,11 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// The next answer. `None`: there is none, or it makes no sense.
-    pub fn answer(&mut self) -> Option<Answer<'a>> {
+    /// The next response. `None`: there is none, or it makes no sense.
+    pub fn response(&mut self) -> Option<Response<'a>> {
         Some(match self.byte()? {
-            0 => Answer::Data(self.data()?),
-            1 => Answer::Acknowledged(self.unsigned()?),
+            0 => Response::Data(self.data()?),
+            1 => Response::Acknowledged(self.unsigned()?),
             2 => {
                 let kind = *KINDS.get(usize::from(self.byte()?))?;
                 let refused = match self.unsigned()? {
@@ -392,9 +392,9 @@ impl<'a> Records<'a> {
                     1 => Refused::Oldest,
                     number => Refused::Large(u32::try_from(number - 2).ok()?),
                 };
-                Answer::Error(kind, refused, std::str::from_utf8(self.data()?).ok()?)
+                Response::Error(kind, refused, std::str::from_utf8(self.data()?).ok()?)
             }
-            3 => Answer::Post,
+            3 => Response::Post,
             _ => return None,
         })
     }

@@ -1,5 +1,5 @@
 //! Operations of this process at one target that go by packets: the packet that is being filled,
-//! and what waits for an answer, a message with data or an acknowledgement.
+//! and what waits for a response, a message with data or an acknowledgement.
 
 use super::card::charge;
 use super::packets::{
@@ -124,8 +124,8 @@ impl Work for RemoteOperation {
     }
 }
 
-/// A get or fetch that waits for its answer.
-pub(super) struct AwaitedAnswer {
+/// A get or fetch that waits for its response.
+pub(super) struct AwaitedResponse {
     pub destination: Destination,
     /// Of an operation with a request.
     pub operation: Option<Arc<RemoteOperation>>,
@@ -169,8 +169,8 @@ pub(in crate::win) struct Pending {
     card_puts: bool,
     /// Bytes of packets since that record.
     pub(super) unacknowledged_bytes: usize,
-    /// In the order of their answers.
-    awaited: VecDeque<AwaitedAnswer>,
+    /// In the order of their responses.
+    awaited: VecDeque<AwaitedResponse>,
     data_messages: Vec<DataMessage>,
     /// The number of the last message with data.
     last_data_number: u32,
@@ -335,7 +335,7 @@ impl Pending {
         d: &mut Device,
         (offset, count, datatype): (i64, i64, &Arc<Datatype>),
     ) -> Result<Elements> {
-        if let Some(dense) = dense(offset, count, datatype) {
+        if let Some(dense) = dense((offset, count, datatype)) {
             return Ok(dense);
         }
         Ok(Elements {
@@ -352,8 +352,8 @@ impl Pending {
     }
 
     /// A get or fetch has been added.
-    pub(super) fn push_awaited(&mut self, answer: AwaitedAnswer) {
-        self.awaited.push_back(answer);
+    pub(super) fn push_awaited(&mut self, response: AwaitedResponse) {
+        self.awaited.push_back(response);
     }
 
     /// A message with data is under way.
@@ -442,17 +442,17 @@ impl Pending {
         self.last_ack_received = number.clamp(self.last_ack_received, self.last_ack_requested);
     }
 
-    /// The answer of the oldest get or fetch. False: none waits for so many bytes.
+    /// The response of the oldest get or fetch. False: none waits for so many bytes.
     pub fn on_data(&mut self, d: &mut Device, data: &[u8]) -> bool {
         if self.awaited.front().map(|w| w.destination.len) != Some(data.len()) {
             return false;
         }
-        if let Some(answer) = self.awaited.pop_front() {
+        if let Some(response) = self.awaited.pop_front() {
             // SAFETY: the program lends the buffer until the operation is complete.
-            unsafe { answer.destination.store(data) };
-            let Destination { address, count, .. } = answer.destination;
-            charge(d, (address, count, &answer.destination.datatype), true);
-            if let Some(operation) = answer.operation.filter(|_| answer.last) {
+            unsafe { response.destination.store(data) };
+            let Destination { address, count, .. } = response.destination;
+            charge(d, (address, count, &response.destination.datatype), true);
+            if let Some(operation) = response.operation.filter(|_| response.last) {
                 operation.done.store(true, Ordering::Release);
             }
         }
@@ -462,14 +462,14 @@ impl Pending {
     /// The oldest get or fetch has failed.
     pub fn on_refused(&mut self, error: Error) {
         match self.awaited.pop_front() {
-            Some(AwaitedAnswer {
+            Some(AwaitedResponse {
                 operation: Some(operation),
                 last: false,
                 ..
             }) => {
                 let _ = operation.error.set(error);
             }
-            Some(answer) => self.fail(answer.operation, error),
+            Some(response) => self.fail(response.operation, error),
             None => {}
         }
     }
@@ -490,7 +490,7 @@ impl Pending {
         }
     }
 
-    /// Something without an answer has failed.
+    /// Something without a response has failed.
     pub fn on_silent_error(&mut self, error: Error) {
         self.fail(None, error);
     }
@@ -538,8 +538,8 @@ impl Pending {
             d.detach(message.req);
             self.fail(message.operation, fault_error(Fault::Transport, target));
         }
-        for answer in std::mem::take(&mut self.awaited) {
-            self.fail(answer.operation, fault_error(Fault::Transport, target));
+        for response in std::mem::take(&mut self.awaited) {
+            self.fail(response.operation, fault_error(Fault::Transport, target));
         }
         (self.last_ack_received, self.unasked, self.card_puts) =
             (self.last_ack_requested, false, false);
@@ -567,7 +567,7 @@ fn fault_error(fault: Fault, target: &Target) -> Error {
 
 /// Elements that are one run, as bytes.
 #[inline]
-pub(super) fn dense(offset: i64, count: i64, datatype: &Datatype) -> Option<Elements> {
+pub(super) fn dense((offset, count, datatype): (i64, i64, &Arc<Datatype>)) -> Option<Elements> {
     let (low, len) = datatype.run(count)?;
     Some(Elements {
         offset: offset.wrapping_add(low),

@@ -1,8 +1,8 @@
 //! What the target's service does for one origin: each record is checked, done, and answered.
 
-use super::answers::Answers;
 use super::card::charge;
-use super::packets::{Answer, BYTES, Elements, Refused, Request as Record, SLOTS};
+use super::packets::{BYTES, Elements, Refused, Request as Record, Response, SLOTS};
+use super::responses::Responses;
 use super::service::on_complete;
 use crate::buffer::{sink, source};
 use crate::device::{Device, Key, NodeLock, Patience, Pattern, ReqId, SendMode, Sink, Tags};
@@ -56,7 +56,7 @@ impl Origin {
 /// Does the requests of one origin.
 pub(super) struct Server<'a> {
     pub win: &'a Win,
-    pub answers: Answers<'a>,
+    pub responses: Responses<'a>,
     /// The origin's.
     pub rank: u32,
     /// A lock was released.
@@ -141,7 +141,7 @@ impl Server<'_> {
                     origin.shared = left;
                     self.release(d, WindowLock::Epoch, false);
                 }
-                self.answers.push(d, Answer::Acknowledged(number));
+                self.responses.push(d, Response::Acknowledged(number));
                 (Refused::Silent, Ok(()))
             }
             Record::Flush(number) => {
@@ -149,7 +149,7 @@ impl Server<'_> {
                 if !all_done(d, &mut origin.receives) {
                     return false;
                 }
-                self.answers.push(d, Answer::Acknowledged(number));
+                self.responses.push(d, Response::Acknowledged(number));
                 (Refused::Silent, Ok(()))
             }
             Record::Complete => {
@@ -161,7 +161,7 @@ impl Server<'_> {
             }
         };
         if let Err(error) = done {
-            self.answers.refuse(d, refused, &error);
+            self.responses.refuse(d, refused, &error);
         }
         true
     }
@@ -256,12 +256,12 @@ impl Server<'_> {
 
     fn get(&mut self, d: &mut Device, origin: &Origin, elements: Elements) -> Result<()> {
         let found = self.find(origin, elements, "MPI_Get")?;
-        if !self.answers.make_room(d, found.len) {
+        if !self.responses.make_room(d, found.len) {
             return Err(malformed());
         }
         charge(d, (found.at, found.count, &found.datatype), false);
-        let out = &mut self.answers.packet;
-        Answer::data_head(out, found.len);
+        let out = &mut self.responses.packet;
+        Response::data_head(out, found.len);
         let at = out.len();
         // SAFETY: the elements are in the window.
         unsafe {
@@ -280,7 +280,7 @@ impl Server<'_> {
     fn update(&mut self, d: &mut Device, origin: &mut Origin, record: Record<'_>) -> Result<bool> {
         let update = self.checked_update(origin, record)?;
         let Found { at, count, len, .. } = update.found;
-        if update.fetches && !self.answers.make_room(d, len) {
+        if update.fetches && !self.responses.make_room(d, len) {
             return Err(malformed());
         }
         let atomics = self
@@ -297,8 +297,8 @@ impl Server<'_> {
         charge(d, elements, true);
         let mut result = None;
         if update.fetches {
-            let out = &mut self.answers.packet;
-            Answer::data_head(out, len);
+            let out = &mut self.responses.packet;
+            Response::data_head(out, len);
             let at = out.len();
             out.resize(at + len, 0);
             result = Some(out[at..].as_mut_ptr());
@@ -402,7 +402,7 @@ impl Server<'_> {
         };
         let pattern = self.pattern(number);
         // SAFETY: the elements are in the window, which stays until all members have flushed.
-        let req = unsafe { d.receive_from(self.answers.process, pattern, room) };
+        let req = unsafe { d.receive_from(self.responses.process, pattern, room) };
         match found {
             Ok(_) => {
                 origin.receives.push(req);
@@ -431,10 +431,11 @@ impl Server<'_> {
             tag: number,
         };
         // What was answered before must not come later.
-        self.answers.send(d);
+        self.responses.send(d);
         let data = source(found.at, found.count, &found.datatype);
         // SAFETY: the elements are in the window, which stays until the origin has the data.
-        if let Some(req) = unsafe { d.send(self.answers.process, key, data, SendMode::Standard) } {
+        if let Some(req) = unsafe { d.send(self.responses.process, key, data, SendMode::Standard) }
+        {
             // An origin that only gets waits for none of them: they go when the list is full.
             if origin.sends.len() == origin.sends.capacity() {
                 all_done(d, &mut origin.sends);

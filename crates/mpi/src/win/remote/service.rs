@@ -5,10 +5,10 @@
 //! progress. Nothing here blocks. What a packet says is checked before memory is touched: its
 //! sender, types, operations, and that each access lies in the window.
 
-use super::answers::Answers;
 use super::notifications::{self, Notice};
-use super::packets::{Answer, HEADER_BYTES, Head, PacketKind, Records, Refused};
+use super::packets::{HEADER_BYTES, Head, PacketKind, Records, Refused, Response};
 use super::pending::lock;
+use super::responses::Responses;
 use super::serve::{Origin, Server};
 use crate::device::{self, Background, Device};
 use crate::win::Win;
@@ -73,7 +73,7 @@ impl Background for Service {
             }
             match head.kind {
                 PacketKind::Requests => on_requests(win, d, head.rank, bytes),
-                PacketKind::Answers => on_answers(win, d, head.rank, &bytes),
+                PacketKind::Responses => on_responses(win, d, head.rank, &bytes),
             }
         }
         if WAITING.load(Ordering::Relaxed) > 0 {
@@ -130,9 +130,9 @@ pub(in crate::win) fn post(win: &Win, d: &mut Device, rank: u32) -> Result<()> {
     if notifications::notify(win, d, win.comm.peer(rank), Notice::Post) {
         return Ok(());
     }
-    let mut answers = Answers::new(win, rank);
-    answers.push(d, Answer::Post);
-    answers.send(d);
+    let mut responses = Responses::new(win, rank);
+    responses.push(d, Response::Post);
+    responses.send(d);
     Ok(())
 }
 
@@ -152,19 +152,19 @@ pub(super) fn on_complete(win: &Win, d: &mut Device) {
     d.notify_sleepers();
 }
 
-/// A packet of answers has come from a target.
-fn on_answers(win: &Win, d: &mut Device, rank: u32, packet: &[u8]) {
+/// A packet of responses has come from a target.
+fn on_responses(win: &Win, d: &mut Device, rank: u32, packet: &[u8]) {
     let mut records = Records::new(packet, HEADER_BYTES);
     let target = win.targets.known(rank);
-    while let Some(answer) = records.answer() {
-        if answer == Answer::Post {
+    while let Some(response) = records.response() {
+        if response == Response::Post {
             on_post(win, rank);
             continue;
         }
         let Some(target) = target else { continue };
         let mut pending = lock(&target.pending);
-        match answer {
-            Answer::Data(data) => {
+        match response {
+            Response::Data(data) => {
                 if !pending.on_data(d, data) {
                     let text = err!(
                         Intern,
@@ -173,8 +173,8 @@ fn on_answers(win: &Win, d: &mut Device, rank: u32, packet: &[u8]) {
                     pending.on_silent_error(text);
                 }
             }
-            Answer::Acknowledged(number) => pending.on_acknowledged(number),
-            Answer::Error(kind, refused, text) => {
+            Response::Acknowledged(number) => pending.on_acknowledged(number),
+            Response::Error(kind, refused, text) => {
                 let error = Error::new(kind, text);
                 match refused {
                     Refused::Silent => pending.on_silent_error(error),
@@ -182,7 +182,7 @@ fn on_answers(win: &Win, d: &mut Device, rank: u32, packet: &[u8]) {
                     Refused::Large(number) => pending.on_large_refused(d, number, error),
                 }
             }
-            Answer::Post => {}
+            Response::Post => {}
         }
     }
 }
@@ -232,7 +232,7 @@ fn retry(win: &Win, d: &mut Device) {
 fn serve(win: &Win, d: &mut Device, rank: u32, origin: &mut Origin) -> bool {
     let mut server = Server {
         win,
-        answers: Answers::new(win, rank),
+        responses: Responses::new(win, rank),
         rank,
         released: false,
     };
@@ -245,12 +245,12 @@ fn serve(win: &Win, d: &mut Device, rank: u32, origin: &mut Origin) -> bool {
             };
             if !server.serve(d, origin, record) {
                 origin.packets.push_front((packet, begin));
-                server.answers.send(d);
+                server.responses.send(d);
                 return server.released;
             }
         }
     }
-    server.answers.send(d);
+    server.responses.send(d);
     server.released
 }
 

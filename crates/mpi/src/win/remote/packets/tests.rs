@@ -65,10 +65,10 @@ impl Fields {
         }
     }
 
-    fn answer(&self) -> Answer<'_> {
+    fn response(&self) -> Response<'_> {
         match self.which % 4 {
-            0 => Answer::Data(&self.bytes),
-            1 => Answer::Acknowledged(self.long),
+            0 => Response::Data(&self.bytes),
+            1 => Response::Acknowledged(self.long),
             2 => {
                 let refused = match self.number % 3 {
                     0 => Refused::Silent,
@@ -76,9 +76,9 @@ impl Fields {
                     _ => Refused::Large(self.number),
                 };
                 let kind = KINDS[self.long as usize % KINDS.len()];
-                Answer::Error(kind, refused, &self.text)
+                Response::Error(kind, refused, &self.text)
             }
-            _ => Answer::Post,
+            _ => Response::Post,
         }
     }
 }
@@ -89,7 +89,7 @@ proptest! {
         all in proptest::collection::vec(fields(), 0..20),
         head in (any::<u64>(), any::<u32>(), any::<bool>()),
     ) {
-        let kind = if head.2 { PacketKind::Requests } else { PacketKind::Answers };
+        let kind = if head.2 { PacketKind::Requests } else { PacketKind::Responses };
         let head = Head { context: head.0, rank: head.1, kind };
         let mut bytes = Vec::new();
         head.put(&mut bytes);
@@ -99,7 +99,7 @@ proptest! {
             let data = fields.bytes.len();
             match kind {
                 PacketKind::Requests => fields.request().put(&mut bytes),
-                PacketKind::Answers => fields.answer().put(&mut bytes),
+                PacketKind::Responses => fields.response().put(&mut bytes),
             }
             prop_assert!(bytes.len() - before <= RECORD_MAX_BYTES + data.max(80));
         }
@@ -110,13 +110,13 @@ proptest! {
                 PacketKind::Requests => {
                     prop_assert_eq!(records.request(), Some(fields.request()));
                 }
-                PacketKind::Answers => {
-                    prop_assert_eq!(records.answer(), Some(fields.answer()));
+                PacketKind::Responses => {
+                    prop_assert_eq!(records.response(), Some(fields.response()));
                 }
             }
         }
         prop_assert_eq!(records.at, bytes.len());
-        prop_assert_eq!((records.request(), records.answer()), (None, None));
+        prop_assert_eq!((records.request(), records.response()), (None, None));
     }
 }
 
@@ -162,12 +162,12 @@ fn fuzz_window_packets() {
         Request::Complete,
         Request::Unlock(u64::MAX),
     ];
-    let answers = [
-        Answer::Data(&[1; 24]),
-        Answer::Acknowledged(300),
-        Answer::Error(Kind::RmaRange, Refused::Large(7), "beyond"),
-        Answer::Error(Kind::Op, Refused::Oldest, ""),
-        Answer::Post,
+    let responses = [
+        Response::Data(&[1; 24]),
+        Response::Acknowledged(300),
+        Response::Error(Kind::RmaRange, Refused::Large(7), "beyond"),
+        Response::Error(Kind::Op, Refused::Oldest, ""),
+        Response::Post,
     ];
     let seed = |kind, put: &dyn Fn(&mut Vec<u8>)| {
         let head = Head {
@@ -184,8 +184,8 @@ fn fuzz_window_packets() {
         seed(PacketKind::Requests, &|out| {
             requests.iter().for_each(|r| r.put(out));
         }),
-        seed(PacketKind::Answers, &|out| {
-            answers.iter().for_each(|a| a.put(out));
+        seed(PacketKind::Responses, &|out| {
+            responses.iter().for_each(|a| a.put(out));
         }),
     ];
     ferry_fuzz::fuzz("window packets", &seeds, |bytes| {
@@ -204,10 +204,10 @@ fn fuzz_window_packets() {
                     assert_eq!(Records::new(&again, 0).request(), Some(request));
                     again.len()
                 }),
-                PacketKind::Answers => records.answer().map(|answer| {
+                PacketKind::Responses => records.response().map(|response| {
                     let mut again = Vec::new();
-                    answer.put(&mut again);
-                    assert_eq!(Records::new(&again, 0).answer(), Some(answer));
+                    response.put(&mut again);
+                    assert_eq!(Records::new(&again, 0).response(), Some(response));
                     again.len()
                 }),
             };

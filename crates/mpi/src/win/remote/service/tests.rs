@@ -2,7 +2,7 @@
 //! window and of what was asked for, blocks, or ends the process.
 
 use super::super::packets::{BYTES, Elements, Request};
-use super::super::pending::{AwaitedAnswer, Destination};
+use super::super::pending::{AwaitedResponse, Destination};
 use crate::device::{Pattern, Sink, Tags};
 use crate::process::{self, ThreadLevel, process};
 use crate::win::{Flavor, NewWindow};
@@ -82,7 +82,7 @@ impl Scene<'_> {
             len,
         };
         let target = self.win.targets.known(0).unwrap();
-        lock(&target.pending).push_awaited(AwaitedAnswer {
+        lock(&target.pending).push_awaited(AwaitedResponse {
             destination,
             operation: None,
             last: true,
@@ -132,15 +132,18 @@ fn seeds(base: i64) -> Vec<Vec<u8>> {
     let long = Datatype::basic(Basic::Int64).basic_kind().unwrap().value();
     let column = Datatype::vector(3, 1, 2, Datatype::basic(Basic::Int64)).unwrap();
     let column = column.encode().unwrap();
-    let place = |offset, count, datatype| Elements {
+    let elements = |offset, count, datatype| Elements {
         offset: base + offset,
         count,
         datatype,
     };
     let all = [
-        vec![Request::Put(place(0, 8, BYTES), &[1; 8]), Request::Flush(1)],
         vec![
-            Request::Get(place(ROOM as i64 - 16, 16, BYTES)),
+            Request::Put(elements(0, 8, BYTES), &[1; 8]),
+            Request::Flush(1),
+        ],
+        vec![
+            Request::Get(elements(ROOM as i64 - 16, 16, BYTES)),
             Request::Flush(2),
         ],
         vec![
@@ -149,22 +152,22 @@ fn seeds(base: i64) -> Vec<Vec<u8>> {
                 last: true,
                 bytes: &column,
             },
-            Request::Put(place(8, 1, 1), &[2; 24]),
-            Request::Get(place(8, 2, 1)),
+            Request::Put(elements(8, 1, 1), &[2; 24]),
+            Request::Get(elements(8, 2, 1)),
         ],
         vec![
             Request::Accumulate {
-                elements: place(16, 2, long),
+                elements: elements(16, 2, long),
                 op: 33,
                 fetches: true,
                 data: &[3; 16],
             },
-            Request::CompareAndSwap(place(32, 1, long), &[4; 16]),
+            Request::CompareAndSwap(elements(32, 1, long), &[4; 16]),
         ],
         vec![
             Request::Lock { exclusive: true },
-            Request::LargePut(place(0, 64, BYTES), 5),
-            Request::LargeGet(place(64, 64, BYTES), 5),
+            Request::LargePut(elements(0, 64, BYTES), 5),
+            Request::LargeGet(elements(64, 64, BYTES), 5),
             Request::Unlock(3),
             Request::Lock { exclusive: false },
             Request::Complete,
@@ -186,13 +189,13 @@ fn seeds(base: i64) -> Vec<Vec<u8>> {
         records.iter().for_each(|record| record.put(&mut packet));
         packet
     });
-    let mut answers = head(PacketKind::Answers);
-    Answer::Data(&[5; 8]).put(&mut answers);
-    Answer::Data(&[6; 24]).put(&mut answers);
-    Answer::Acknowledged(1).put(&mut answers);
-    Answer::Error(Kind::RmaRange, Refused::Large(7), "beyond").put(&mut answers);
-    Answer::Post.put(&mut answers);
-    requests.chain([answers]).collect()
+    let mut responses = head(PacketKind::Responses);
+    Response::Data(&[5; 8]).put(&mut responses);
+    Response::Data(&[6; 24]).put(&mut responses);
+    Response::Acknowledged(1).put(&mut responses);
+    Response::Error(Kind::RmaRange, Refused::Large(7), "beyond").put(&mut responses);
+    Response::Post.put(&mut responses);
+    requests.chain([responses]).collect()
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Answers of the target's service to one origin, collected in packets.
+//! Responses of the target's service to one origin, collected in packets.
 
-use super::packets::{Answer, HEADER_BYTES, Head, PacketKind, RECORD_MAX_BYTES, Refused};
+use super::packets::{HEADER_BYTES, Head, PacketKind, RECORD_MAX_BYTES, Refused, Response};
 use super::pending::PACKET_MAX_BYTES;
 use crate::Error;
 use crate::device::{Device, ProcId};
@@ -9,16 +9,16 @@ use crate::win::Win;
 /// Longest text of an error that is sent, bytes.
 const TEXT_MAX_BYTES: usize = 400;
 
-/// Answers to one origin.
-pub(super) struct Answers<'a> {
+/// Responses to one origin.
+pub(super) struct Responses<'a> {
     win: &'a Win,
     pub process: ProcId,
     pub packet: Vec<u8>,
 }
 
-impl<'a> Answers<'a> {
-    pub fn new(win: &'a Win, rank: u32) -> Answers<'a> {
-        Answers {
+impl<'a> Responses<'a> {
+    pub fn new(win: &'a Win, rank: u32) -> Responses<'a> {
+        Responses {
             win,
             process: win.comm.peer(rank),
             packet: Vec::new(),
@@ -39,21 +39,21 @@ impl<'a> Answers<'a> {
             let head = Head {
                 context: self.win.comm.context.0,
                 rank: self.win.rank(),
-                kind: PacketKind::Answers,
+                kind: PacketKind::Responses,
             };
             head.put(&mut self.packet);
         }
         true
     }
 
-    pub fn push(&mut self, d: &mut Device, answer: Answer<'_>) {
-        let len = match answer {
-            Answer::Data(data) => data.len(),
-            Answer::Error(_, _, text) => text.len(),
-            Answer::Acknowledged(_) | Answer::Post => 0,
+    pub fn push(&mut self, d: &mut Device, response: Response<'_>) {
+        let len = match response {
+            Response::Data(data) => data.len(),
+            Response::Error(_, _, text) => text.len(),
+            Response::Acknowledged(_) | Response::Post => 0,
         };
         if self.make_room(d, len) {
-            answer.put(&mut self.packet);
+            response.put(&mut self.packet);
         }
     }
 
@@ -64,7 +64,7 @@ impl<'a> Answers<'a> {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        self.push(d, Answer::Error(error.kind(), refused, &text[..end]));
+        self.push(d, Response::Error(error.kind(), refused, &text[..end]));
     }
 
     pub fn send(&mut self, d: &mut Device) {
