@@ -40,13 +40,16 @@ def wait_for_links(boxes):
         time.sleep(0.05)
 
 
+def counted(each):
+    """The hosts with so many ranks on each, as launchers take them."""
+    return ",".join(f"{address}:{each}" for address in ADDRESSES)
+
+
 class Pair:
     """The two hosts. What a launcher would do by ssh is done by a script that enters the
     namespaces."""
 
     def __init__(self, wrap=""):
-        from hosts import Box
-
         cores = sorted(os.sched_getaffinity(0))
         half = self.half = max(1, len(cores) // 2)
         shares = [",".join(map(str, cores[:half])), ",".join(map(str, cores[half:] or cores))]
@@ -55,46 +58,56 @@ class Pair:
             self.stack.enter_context(tempfile.TemporaryDirectory(prefix="ferry-bench-"))
         )
         try:
-            self.boxes = []
-            for name in ("bench1", "bench2", "head"):
-                box = Box(name)
-                self.stack.callback(box.close)
-                self.boxes.append(box)
-            first, second, self.head = self.boxes
-            del self.boxes[2]
-            first.ip(f"link add eth0 type veth peer name eth0 netns {second.pid}")
-            # On all three eth1 is the interface for launchers.
-            self.head.ip("link add eth1 type bridge")
-            self.head.ip("link set eth1 up")
-            self.head.ip(f"addr add {JOBS}.254/24 dev eth1")
-            for number, box in enumerate(self.boxes, 1):
-                self.head.ip(f"link add port{number} type veth peer name eth1 netns {box.pid}")
-                self.head.ip(f"link set port{number} master eth1 up")
-                for interface, network in (("eth0", MESSAGES), ("eth1", JOBS)):
-                    box.ip(f"addr add {network}.{number}/24 dev {interface}")
-                    box.ip(f"link set {interface} up")
-                # The same for all: Ferry alone would choose by the distance, and a system may have
-                # one that paces (BBR).
-                box.run(
-                    "sh", "-c", f"echo {CONGESTION} > /proc/sys/net/ipv4/tcp_congestion_control"
-                )
-                box.run(
-                    "mount", "-t", "sysfs", "none", "/sys"
-                )  # UCX and libfabric look for interfaces there
+            self.make_hosts()
+            self.link_hosts()
             wait_for_links(self.boxes)
             self.enter = self.folder / "enter"
-            lines = []
-            for box, address, share in zip(self.boxes, ADDRESSES, shares):
-                # Hosts have a /tmp each: the processes on both have the same numbers, and two of
-                # prterun's daemons that share one meet there.
-                own = self.folder / f"tmp-{box.name}"
-                own.mkdir()
-                lines.append(f"{address}|{box.name}) pid={box.pid} cores={share} own={own};;")
-            lines = "\n".join(lines)
-            # Launchers call it as they would call ssh: options, host, command. ssh would not pass
-            # the environment on, so this does not matter.
-            self.enter.write_text(
-                f"""#!/bin/sh
+            self.write_enter(shares, wrap)
+        except BaseException:
+            self.close()
+            raise
+
+    def make_hosts(self):
+        from hosts import Box
+
+        self.boxes = []
+        for name in ("bench1", "bench2", "head"):
+            box = Box(name)
+            self.stack.callback(box.close)
+            self.boxes.append(box)
+        self.head = self.boxes.pop()
+
+    def link_hosts(self):
+        """By eth0 for messages, and on all three by eth1 for launchers."""
+        first, second = self.boxes
+        first.ip(f"link add eth0 type veth peer name eth0 netns {second.pid}")
+        self.head.ip("link add eth1 type bridge")
+        self.head.ip("link set eth1 up")
+        self.head.ip(f"addr add {JOBS}.254/24 dev eth1")
+        for number, box in enumerate(self.boxes, 1):
+            self.head.ip(f"link add port{number} type veth peer name eth1 netns {box.pid}")
+            self.head.ip(f"link set port{number} master eth1 up")
+            for interface, network in (("eth0", MESSAGES), ("eth1", JOBS)):
+                box.ip(f"addr add {network}.{number}/24 dev {interface}")
+                box.ip(f"link set {interface} up")
+            # The same for all: Ferry alone would choose by the distance, and a system may have
+            # one that paces (BBR).
+            box.run("sh", "-c", f"echo {CONGESTION} > /proc/sys/net/ipv4/tcp_congestion_control")
+            # UCX and libfabric look for interfaces there.
+            box.run("mount", "-t", "sysfs", "none", "/sys")
+
+    def write_enter(self, shares, wrap):
+        """The script that launchers call as they would call ssh: options, host, command. ssh would
+        not pass the environment on, so this does not matter."""
+        lines = []
+        for box, address, share in zip(self.boxes, ADDRESSES, shares):
+            # Hosts have a /tmp each: the processes on both have the same numbers, and two of
+            # prterun's daemons that share one meet there.
+            own = self.folder / f"tmp-{box.name}"
+            own.mkdir()
+            lines.append(f"{address}|{box.name}) pid={box.pid} cores={share} own={own};;")
+        lines = "\n".join(lines)
+        self.enter.write_text(f"""#!/bin/sh
 while :; do case "$1" in -p|-l|-o|-F|-i) shift 2;; -*) shift;; *) break;; esac; done
 host=${{1##*@}}; shift
 case "$host" in
@@ -104,104 +117,63 @@ esac
 export TMPDIR=$own
 spaces="--net --uts --ipc --mount --pid"
 cd / && exec {wrap} taskset -c $cores nsenter --target $pid $spaces -- sh -c "$*"
-"""
-            )
-            self.enter.chmod(0o755)
-        except BaseException:
-            self.close()
-            raise
+""")
+        self.enter.chmod(0o755)
 
     def command(self, key, prefix, ranks, programs, program):
         """How `key` runs a program, half of the ranks on each host; and what the environment
         must say."""
-        mpiexec, binary = f"{prefix}/bin/mpiexec", str(programs / program)
-        each, hosts = ranks // 2, ",".join(ADDRESSES)
-        crowded = each > self.half  # ranks share cores: each MPI is told so in its own way
-        counted = ",".join(f"{a}:{each}" for a in ADDRESSES)
+        each = ranks // 2
+        start = {
+            "ferry": self.ferry,
+            "mpich": self.mpich_by_ucx,
+            "mpich-ofi": self.mpich_by_ofi,
+            "ompi": self.open_mpi,
+        }.get(key, self.intel_mpi)
+        # Where ranks share cores each MPI is told so in its own way.
+        options, environment = start(prefix, each, crowded=each > self.half)
         inside = ["nsenter", "--target", str(self.head.pid), "--net", "--uts", "--ipc", "--"]
-        if key == "ferry":
-            return [
-                *inside,
-                mpiexec,
-                "--hosts",
-                counted,
-                "--launcher",
-                str(self.enter),
-                "-n",
-                str(ranks),
-                binary,
-            ], {"FERRY_TCP_CONGESTION": "system", "FERRY_TCP_IF": "eth0"}
-        if key in ("mpich", "mpich-ofi"):
-            module = (
-                {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self,sm", "UCX_NET_DEVICES": "eth0"}
-                if key == "mpich"
-                else {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}
-            )
-            if crowded:
-                module["MPIR_CVAR_POLLS_BEFORE_YIELD"] = "1"
-            return [
-                *inside,
-                mpiexec,
-                "-launcher",
-                "ssh",
-                "-launcher-exec",
-                str(self.enter),
-                "-iface",
-                "eth1",
-                "-bind-to",
-                "none",
-                "-hosts",
-                counted,
-                "-n",
-                str(ranks),
-                binary,
-            ], module
-        if key == "ompi":
-            mca = [
-                ("plm", "ssh"),
-                ("plm_ssh_agent", str(self.enter)),
-                ("pml", "ob1"),
-                ("btl", "self,sm,tcp"),
-                ("btl_tcp_if_include", f"{MESSAGES}.0/24"),
-                ("prte_if_include", f"{JOBS}.0/24"),
-            ]
-            if crowded:
-                mca.append(("mpi_yield_when_idle", "1"))
-            options = [word for name, value in mca for word in ("--mca", name, value)]
-            return [
-                *inside,
-                mpiexec,
-                "--allow-run-as-root",
-                "--prefix",
-                str(prefix),
-                *options,
-                "--bind-to",
-                "none",
-                "--host",
-                counted,
-                "-n",
-                str(ranks),
-                binary,
-            ], {}
-        told = {"I_MPI_THREAD_YIELD": "3"} if crowded else {}
-        return [
-            *inside,
-            mpiexec,
-            "-bootstrap",
-            "ssh",
-            "-bootstrap-exec",
-            str(self.enter),
-            "-iface",
-            "eth1",
-            "-hosts",
-            hosts,
-            "-ppn",
-            str(each),
-            "-n",
-            str(ranks),
-            binary,
-        ], {
-            **told,
+        launcher, binary = f"{prefix}/bin/mpiexec", str(programs / program)
+        return [*inside, launcher, *options, "-n", str(ranks), binary], environment
+
+    def ferry(self, _prefix, each, crowded):
+        options = ["--hosts", counted(each), "--launcher", str(self.enter)]
+        return options, {"FERRY_TCP_CONGESTION": "system", "FERRY_TCP_IF": "eth0"}
+
+    def mpich_by_ucx(self, _prefix, each, crowded):
+        ucx = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self,sm", "UCX_NET_DEVICES": "eth0"}
+        return self.mpich(each, crowded, ucx)
+
+    def mpich_by_ofi(self, _prefix, each, crowded):
+        ofi = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}
+        return self.mpich(each, crowded, ofi)
+
+    def mpich(self, each, crowded, module):
+        if crowded:
+            module["MPIR_CVAR_POLLS_BEFORE_YIELD"] = "1"
+        options = ["-launcher", "ssh", "-launcher-exec", str(self.enter), "-iface", "eth1"]
+        return [*options, "-bind-to", "none", "-hosts", counted(each)], module
+
+    def open_mpi(self, prefix, each, crowded):
+        mca = [
+            ("plm", "ssh"),
+            ("plm_ssh_agent", str(self.enter)),
+            ("pml", "ob1"),
+            ("btl", "self,sm,tcp"),
+            ("btl_tcp_if_include", f"{MESSAGES}.0/24"),
+            ("prte_if_include", f"{JOBS}.0/24"),
+        ]
+        if crowded:
+            mca.append(("mpi_yield_when_idle", "1"))
+        options = ["--allow-run-as-root", "--prefix", str(prefix)]
+        options += [word for name, value in mca for word in ("--mca", name, value)]
+        return [*options, "--bind-to", "none", "--host", counted(each)], {}
+
+    def intel_mpi(self, _prefix, each, crowded):
+        options = ["-bootstrap", "ssh", "-bootstrap-exec", str(self.enter), "-iface", "eth1"]
+        options += ["-hosts", ",".join(ADDRESSES), "-ppn", str(each)]
+        return options, {
+            **({"I_MPI_THREAD_YIELD": "3"} if crowded else {}),
             "I_MPI_FABRICS": "shm:ofi",
             "I_MPI_OFI_PROVIDER": "tcp",
             "FI_PROVIDER": "tcp",

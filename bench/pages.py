@@ -216,62 +216,60 @@ def kept(name="results.csv", run="run.json"):
     return results, results.pop(TRIP, {}), json.loads((FOLDER / run).read_text())
 
 
+# Figures of whole jobs, which are measured one MPI after the other.
+WHOLE_JOBS = ("start", "memory")
+
+
 def report(results, trips, about):
     """docs/performance.md and its plots."""
-    keys, folder, cores, failures = ordered(results), FOLDER, about["cores"], about.get("wrong", {})
-    order = list(results)
-    median = {
-        impl: {key: statistics.median(values.values()) for key, values in of.items()}
-        for impl, of in results.items()
-    }
+    draw(results, about["cores"])
+    keys, failures = ordered(results), about.get("wrong", {})
 
-    def curve(figure, name, title, note):
-        series = {
-            NAMES[impl]: sorted(
-                (key[2], value)
-                for key, value in median[impl].items()
-                if key[0] == figure and key[1] == 2
-            )
-            for impl in order
-            if impl not in BARE
-        }
-        if any(series.values()):
-            (folder / name).write_text(
-                plots.curves(title, "message size, bytes", FIGURES[figure][1], series, note)
-            )
-
-    def crowd(figure, name, title, size):
-        series = {
-            NAMES[impl]: sorted(
-                (key[1], value)
-                for key, value in median[impl].items()
-                if key[0] == figure and key[1] > 2 and key[2] == size
-            )
-            for impl in order
-            if impl not in BARE
-        }
-        if any(series.values()):
-            (folder / name).write_text(
-                plots.curves(title, "ranks", FIGURES[figure][1], series, f"on {cores} cores")
-            )
+    def rows(ranks, whole_jobs):
+        """The table of the figures on so many ranks: of jobs as a whole, or of messages."""
+        own = [k for k in keys if k[1] == ranks and (k[0] in WHOLE_JOBS) == whole_jobs]
+        return [*table(results, own, list(results), failures, trips), ""]
 
     def without_mpi(ranks):
         lines = beside_bare(results, [k for k in keys if k[1] == ranks])
         return [prose.filled(BESIDE_BARE), "", *lines, ""] if lines else []
 
-    curve(
-        "latency", "latency.svg", "Latency between two ranks", "half a round trip; lower is better"
-    )
-    curve(
-        "bandwidth",
-        "bandwidth.svg",
-        "Bandwidth between two ranks",
-        "64 messages in flight; higher is better",
-    )
-    crowd("barrier", "barrier.svg", "Barrier where ranks outnumber cores", 0)
-    crowd("allreduce", "allreduce.svg", "Allreduce of 8 bytes where ranks outnumber cores", 8)
-    peers = ", ".join(peer_packages())
-    slow = slow_trip(trips)
+    text = [
+        "# Performance on one node",
+        "",
+        prose.filled(introduction(trips, about)),
+        "",
+        "## Two ranks, pinned",
+        "",
+        *rows(2, False),
+        *without_mpi(2),
+        "![Latency](performance/latency.svg)",
+        "",
+        "![Bandwidth](performance/bandwidth.svg)",
+        "",
+        f"## More ranks than the {about['cores']} cores",
+        "",
+        "Latency is that of all pairs at once, the slowest pair counted.",
+        "",
+    ]
+    for ranks in sorted({k[1] for k in keys if k[1] > 2 and k[0] not in WHOLE_JOBS}):
+        text += [f"### {ranks} ranks", "", *rows(ranks, False), *without_mpi(ranks)]
+    text += [
+        "![Barrier](performance/barrier.svg)",
+        "",
+        "![Allreduce](performance/allreduce.svg)",
+        "",
+        "## Start-up and memory",
+        "",
+    ]
+    for ranks in sorted({k[1] for k in keys if k[0] in WHOLE_JOBS}):
+        text += [f"### {ranks} ranks", "", *rows(ranks, True)]
+    (ROOT / "docs" / "performance.md").write_text("\n".join(text))
+
+
+def introduction(trips, about):
+    """What was measured, when, where and how."""
+    peers, slow = ", ".join(peer_packages()), slow_trip(trips)
     phases = (
         f"""
 *Fast* and *slow* compare as *ahead by* does, among the rounds in which a cache line took less than
@@ -281,12 +279,12 @@ def report(results, trips, about):
         if slow
         else ""
     )
-    about_it = f"""
+    return f"""
 What messages, collectives, start-up and memory take within one node, with Ferry and with three
 other MPIs.
 
 Measured on {about["date"]} at commit {about["commit"]} by `make bench`: {about["rounds"]} rounds,
-interleaved, on {cores} cores of {about["processor"]}, {about["system"]}. Peers: {peers}, from PyPI,
+interleaved, on {about["cores"]} cores of {about["processor"]}, {about["system"]}. Peers: {peers}, from PyPI,
 with their own settings.
 
 In each round all MPIs' programs are started, and then take turns figure by figure while the ranks
@@ -298,64 +296,51 @@ measured one MPI after the other. Every round has new jobs.
 Every value: [results.csv](performance/results.csv). How it is measured: the sources in `bench/`;
 {about["budget"]} s a figure.
 """
-    text = [
-        "# Performance on one node",
-        "",
-        prose.filled(about_it),
-        "",
-        "## Two ranks, pinned",
-        "",
-        *table(
-            results,
-            [k for k in keys if k[1] == 2 and k[0] not in ("start", "memory")],
-            order,
-            failures,
-            trips,
+
+
+def draw(results, cores):
+    """The plots: of two ranks over sizes, and of one size over numbers of ranks."""
+    curves(
+        results,
+        "latency",
+        lambda key: key[2] if key[1] == 2 else None,
+        ("Latency between two ranks", "message size, bytes", "half a round trip; lower is better"),
+    )
+    curves(
+        results,
+        "bandwidth",
+        lambda key: key[2] if key[1] == 2 else None,
+        (
+            "Bandwidth between two ranks",
+            "message size, bytes",
+            "64 messages in flight; higher is better",
         ),
-        "",
-        *without_mpi(2),
-        "![Latency](performance/latency.svg)",
-        "",
-        "![Bandwidth](performance/bandwidth.svg)",
-        "",
-        f"## More ranks than the {cores} cores",
-        "",
-        "Latency is that of all pairs at once, the slowest pair counted.",
-        "",
-    ]
-    for ranks in sorted({k[1] for k in keys if k[1] > 2 and k[0] not in ("start", "memory")}):
-        text += [
-            f"### {ranks} ranks",
-            "",
-            *table(
-                results,
-                [k for k in keys if k[1] == ranks and k[0] not in ("start", "memory")],
-                order,
-                failures,
-                trips,
-            ),
-            "",
-            *without_mpi(ranks),
-        ]
-    text += [
-        "![Barrier](performance/barrier.svg)",
-        "",
-        "![Allreduce](performance/allreduce.svg)",
-        "",
-        "## Start-up and memory",
-        "",
-    ]
-    for ranks in sorted({k[1] for k in keys if k[0] in ("start", "memory")}):
-        text += [
-            f"### {ranks} ranks",
-            "",
-            *table(
-                results,
-                [k for k in keys if k[1] == ranks and k[0] in ("start", "memory")],
-                order,
-                failures,
-                trips,
-            ),
-            "",
-        ]
-    (ROOT / "docs" / "performance.md").write_text("\n".join(text))
+    )
+    for figure, title, size in (
+        ("barrier", "Barrier where ranks outnumber cores", 0),
+        ("allreduce", "Allreduce of 8 bytes where ranks outnumber cores", 8),
+    ):
+        curves(
+            results,
+            figure,
+            lambda key: key[1] if key[1] > 2 and key[2] == size else None,
+            (title, "ranks", f"on {cores} cores"),
+        )
+
+
+def curves(results, figure, x_of, labels):
+    """A plot of one figure's medians. `x_of` says where a (figure, ranks, bytes) stands, or None;
+    the labels are title, x axis and note."""
+    series = {
+        NAMES[impl]: sorted(
+            (x_of(key), statistics.median(values.values()))
+            for key, values in of.items()
+            if key[0] == figure and x_of(key) is not None
+        )
+        for impl, of in results.items()
+        if impl not in BARE
+    }
+    if any(series.values()):
+        title, axis, note = labels
+        plot = plots.curves(title, axis, FIGURES[figure][1], series, note)
+        (FOLDER / f"{figure}.svg").write_text(plot)
