@@ -68,6 +68,11 @@ class Ferry:
             )
         return done.stdout
 
+    def two_ranks(self, machine, program, *arguments):
+        """What a program says that is run on two ranks of a machine."""
+        start = [self.bin / "mpiexec", "--machine", machine, "-n", "2"]
+        return self.call([*start, self.scratch / program, *arguments])
+
     def machine(self, name, **figures):
         """A machine's file with some figures set to others, for what the paper varied:
         {"nic.eager": '"0 B"'} and the like."""
@@ -94,8 +99,7 @@ class Ferry:
 
     def onesided(self, machine):
         """What MPI's one-sided operations take beside its messages: (way, bytes) -> us."""
-        program = [self.scratch / "onesided", 10, *ONESIDED_SIZES]
-        table = self.call([self.bin / "mpiexec", "--machine", machine, "-n", "2", *program])
+        table = self.two_ranks(machine, "onesided", 10, *ONESIDED_SIZES)
         return {(way, int(size)): float(us) for way, size, us in csv.reader(table.splitlines())}
 
     def pingpong(self, machine, sizes):
@@ -108,36 +112,14 @@ class Ferry:
         return found
 
     def rounds(self, machine, sizes, rounds):
-        said = self.call(
-            [
-                self.bin / "mpiexec",
-                "--machine",
-                machine,
-                "-n",
-                "2",
-                self.scratch / "pingpong",
-                rounds,
-                *sizes,
-            ]
-        )
+        said = self.two_ranks(machine, "pingpong", rounds, *sizes)
         found = {}
         for what, size, value in csv.reader(said.splitlines()):
             found.setdefault(int(size), {})[what] = float(value)
         return {size: (f["latency_us"], f["throughput_Mbit_s"]) for size, f in found.items()}
 
     def gauss(self, machine, n, pivoting):
-        said = self.call(
-            [
-                self.bin / "mpiexec",
-                "--machine",
-                machine,
-                "-n",
-                "2",
-                self.scratch / "gauss",
-                n,
-                pivoting,
-            ]
-        )
+        said = self.two_ranks(machine, "gauss", n, pivoting)
         fields = said.strip().split(",")
         return float(fields[3]), float(fields[4])
 

@@ -19,7 +19,7 @@ use crate::options::Binding;
 use crate::protocol::{CHUNK_MAX_BYTES, LaunchSpec, SendQueue, StatusPage, ToMpiexec};
 use crate::relay::Relays;
 use crate::signals::{self, Signals};
-use crate::start::{ParentDeathWatcher, RankStarter, StartError};
+use crate::start::{ParentDeathWatcher, RankStarter, StartError, StartedRank};
 
 /// The ranks of this host, from the launch message on.
 pub(super) struct LocalRanks {
@@ -89,22 +89,7 @@ impl LocalRanks {
         poll: &OwnedFd,
         queue: &mut SendQueue,
     ) -> Result<(), StartError> {
-        let job_info = JobInfo {
-            job: spec.job,
-            size: spec.host_of.len() as u32,
-            key: spec.key,
-            parent: spec.parent.clone(),
-            universe: spec.universe,
-            nodes: Nodes::of(&spec.hosts, &spec.host_of),
-        };
-        let binding = Binding::from_number(spec.binding).unwrap_or(Binding::Share);
-        let mut starter = RankStarter::prepare(
-            &spec.programs,
-            &spec.app_of,
-            job_info,
-            spec.host as usize,
-            binding,
-        )?;
+        let mut starter = starter_of(spec)?;
         let refused = |what: &str, e: io::Error| StartError::new(format!("{what}: {e}"));
         let watcher = ParentDeathWatcher::start(starter.ranks() as u32)
             .map_err(|e| refused("the parent-death watcher cannot be started", e))?;
@@ -123,31 +108,36 @@ impl LocalRanks {
             };
             let stdin = reader.as_ref().map(AsFd::as_fd);
             let started = starter.start(local, stdin, &self.signals, &watcher)?;
-            let attend = |token: u64, fd: &OwnedFd| {
-                let token = epoll::EventData::new_u64(token);
-                let _ = epoll::add(poll, fd, token, epoll::EventFlags::IN);
-            };
-            attend(EVENT_RANK | local as u64, started.socket.fd());
-            let [out, err] = started.output;
-            attend(EVENT_STREAM | (2 * local) as u64, &out);
-            attend(EVENT_STREAM | (2 * local + 1) as u64, &err);
-            self.by_pid.insert(started.pid, local);
-            self.ranks.push(Rank {
-                number,
-                pid: started.pid,
-                socket: Some(started.socket),
-                streams: [Some(out), Some(err)],
-                ended: false,
-            });
-            self.alive += 1;
             queue.push(&ToMpiexec::Started {
                 rank: number,
                 pid: started.pid,
                 binding: starter.binding_of(local),
             });
+            self.attend(local, number, started, poll);
         }
         self.watcher = Some(watcher);
         Ok(())
+    }
+
+    /// From now on polls the socket and the output of local rank `local`, which has just started.
+    fn attend(&mut self, local: usize, number: u32, started: StartedRank, poll: &OwnedFd) {
+        let attend = |token: u64, fd: &OwnedFd| {
+            let token = epoll::EventData::new_u64(token);
+            let _ = epoll::add(poll, fd, token, epoll::EventFlags::IN);
+        };
+        attend(EVENT_RANK | local as u64, started.socket.fd());
+        let [out, err] = started.output;
+        attend(EVENT_STREAM | (2 * local) as u64, &out);
+        attend(EVENT_STREAM | (2 * local + 1) as u64, &err);
+        self.by_pid.insert(started.pid, local);
+        self.ranks.push(Rank {
+            number,
+            pid: started.pid,
+            socket: Some(started.socket),
+            streams: [Some(out), Some(err)],
+            ended: false,
+        });
+        self.alive += 1;
     }
 
     pub(super) fn signal_all(&self, signal: i32) {
@@ -369,4 +359,19 @@ impl LocalRanks {
             queue.push(&ToMpiexec::Pages(changed));
         }
     }
+}
+
+/// What starts the ranks of this host that the launch message names.
+fn starter_of(spec: &LaunchSpec) -> Result<RankStarter, StartError> {
+    let job_info = JobInfo {
+        job: spec.job,
+        size: spec.host_of.len() as u32,
+        key: spec.key,
+        parent: spec.parent.clone(),
+        universe: spec.universe,
+        nodes: Nodes::of(&spec.hosts, &spec.host_of),
+    };
+    let binding = Binding::from_number(spec.binding).unwrap_or(Binding::Share);
+    let (programs, host) = (&spec.programs, spec.host as usize);
+    RankStarter::prepare(programs, &spec.app_of, job_info, host, binding)
 }

@@ -71,6 +71,28 @@ struct AgentLink {
     lost: bool,
 }
 
+impl AgentLink {
+    /// Its launcher was started as process `launcher_pid`, with these pipes.
+    fn new(host: &str, launcher_pid: i32, to: OwnedFd, from: OwnedFd) -> AgentLink {
+        AgentLink {
+            host: host.into(),
+            launcher_pid,
+            launcher_exit: None,
+            to: Some(to),
+            from: Some(from),
+            received: Vec::new(),
+            send_queue: SendQueue::default(),
+            write_polled: false,
+            connected: false,
+            done: false,
+            last_received: Instant::now(),
+            confirmed: 0,
+            closed_at: None,
+            lost: false,
+        }
+    }
+}
+
 impl RemoteRanks {
     /// Prepares the commands that start agents. Starts none.
     pub(super) fn new(

@@ -1,13 +1,48 @@
 //! Agents that are lost, and the end of all agents.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 
 use super::super::{Backend, Job};
-use super::{AGENT_START_TIMEOUT, LAUNCHER_EXIT_WAIT};
+use super::{AGENT_START_TIMEOUT, AgentLink, LAUNCHER_EXIT_WAIT};
 use crate::protocol::ToAgent;
 use crate::start::REAP_TIMEOUT;
+
+impl AgentLink {
+    /// Why the host is lost whose connection has closed `since` ago. `None`: the launcher may still
+    /// end and tell.
+    fn why_closed(&self, since: Duration) -> Option<String> {
+        match self.launcher_exit {
+            Some(end) => {
+                let what = if self.connected {
+                    "its agent's connection has closed; what started it"
+                } else {
+                    "what was to start mpiexec there"
+                };
+                Some(format!("{what} {}", end.described()))
+            }
+            None if since > LAUNCHER_EXIT_WAIT => Some("its agent's connection has closed".into()),
+            None => None,
+        }
+    }
+
+    /// Why the host is lost of which nothing was heard for so long. `None`: it is not.
+    fn why_silent(&self, silent: Duration, limit: Duration) -> Option<String> {
+        let start_limit = AGENT_START_TIMEOUT.max(limit);
+        if self.connected && silent > limit {
+            let seconds = limit.as_secs_f64();
+            Some(format!(
+                "nothing has been heard of it for {seconds} s (--host-timeout)"
+            ))
+        } else if !self.connected && silent > start_limit {
+            let seconds = start_limit.as_secs_f64();
+            Some(format!("no agent has answered for {seconds} s"))
+        } else {
+            None
+        }
+    }
+}
 
 impl Job<'_> {
     /// Gives up an agent: its ranks are lost, and the job is ended.
@@ -59,18 +94,8 @@ impl Job<'_> {
                 continue;
             }
             if let Some(closed_at) = link.closed_at {
-                match link.launcher_exit {
-                    Some(end) => {
-                        let what = if link.connected {
-                            "its agent's connection has closed; what started it"
-                        } else {
-                            "what was to start mpiexec there"
-                        };
-                        lost.push((number, format!("{what} {}", end.described())));
-                    }
-                    None if now.duration_since(closed_at) > LAUNCHER_EXIT_WAIT => {
-                        lost.push((number, "its agent's connection has closed".into()));
-                    }
+                match link.why_closed(now.duration_since(closed_at)) {
+                    Some(why) => lost.push((number, why)),
                     None => {
                         remote.next_heartbeat =
                             remote.next_heartbeat.min(closed_at + LAUNCHER_EXIT_WAIT)
@@ -79,23 +104,8 @@ impl Job<'_> {
                 continue;
             }
             let silent = now.duration_since(link.last_received);
-            match silence_limit {
-                Some(limit) if link.connected && silent > limit => lost.push((
-                    number,
-                    format!(
-                        "nothing has been heard of it for {} s (--host-timeout)",
-                        limit.as_secs_f64()
-                    ),
-                )),
-                Some(limit) if !link.connected && silent > AGENT_START_TIMEOUT.max(limit) => lost
-                    .push((
-                        number,
-                        format!(
-                            "no agent has answered for {} s",
-                            AGENT_START_TIMEOUT.max(limit).as_secs_f64()
-                        ),
-                    )),
-                _ => {}
+            if let Some(why) = silence_limit.and_then(|limit| link.why_silent(silent, limit)) {
+                lost.push((number, why));
             }
             if !link.connected && shutdown {
                 lost.push((number, "it was not needed any more".into()));

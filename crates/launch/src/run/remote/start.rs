@@ -1,10 +1,10 @@
 //! Starting agents.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, Command, Stdio};
 
 use rustix::event::epoll;
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -12,7 +12,6 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use super::super::{Backend, EVENT_AGENT, Job};
 use super::{AgentLink, RemoteRanks};
 use crate::forward::Channel;
-use crate::protocol::SendQueue;
 
 impl Job<'_> {
     pub(super) fn remote(&mut self) -> Option<&mut RemoteRanks> {
@@ -63,30 +62,9 @@ impl Job<'_> {
                 .output
                 .print_message(&format!("host {host}: {}", shown.join(" ")));
         }
-        let mask = self.signals.original_mask;
-        let unblock = move || {
-            // SAFETY: a plain system call on a copy of the mask.
-            unsafe { libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) };
-            Ok(())
-        };
-        let mut command = Command::new(program);
-        // SAFETY: between fork and exec it makes one system call.
-        unsafe { command.pre_exec(unblock) };
-        let mut child = command
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // mpiexec forwards the terminal's signals. They must not reach the launcher directly.
-            .process_group(0)
-            .spawn()
+        let mut child = spawn(program, arguments, self.signals.original_mask)
             .map_err(|e| format!("{}: {e}", program.to_string_lossy()))?;
         let pid = child.id() as i32;
-        let nonblocking = |fd: Option<OwnedFd>| {
-            let fd = fd.ok_or("there is no pipe")?;
-            fcntl_setfl(&fd, OFlags::NONBLOCK).map_err(|e| e.to_string())?;
-            Ok::<_, String>(fd)
-        };
         let to = nonblocking(child.stdin.take().map(OwnedFd::from))?;
         let from = nonblocking(child.stdout.take().map(OwnedFd::from))?;
         let words = nonblocking(child.stderr.take().map(OwnedFd::from))?;
@@ -98,23 +76,36 @@ impl Job<'_> {
             .add(self.ranks.len() + number, Channel::Err, words);
         self.poll_stream(stream);
         if let Some(remote) = self.remote() {
-            remote.agents.push(AgentLink {
-                host: host.into(),
-                launcher_pid: pid,
-                launcher_exit: None,
-                to: Some(to),
-                from: Some(from),
-                received: Vec::new(),
-                send_queue: SendQueue::default(),
-                write_polled: false,
-                connected: false,
-                done: false,
-                last_received: Instant::now(),
-                confirmed: 0,
-                closed_at: None,
-                lost: false,
-            });
+            remote.agents.push(AgentLink::new(host, pid, to, from));
         }
         Ok(())
     }
+}
+
+/// Starts a launcher with pipes for its three streams. It begins with this signal mask, and in a
+/// process group of its own: mpiexec forwards the terminal's signals, which must not reach it
+/// directly.
+fn spawn(program: &OsStr, arguments: &[OsString], mask: libc::sigset_t) -> io::Result<Child> {
+    let unblock = move || {
+        // SAFETY: a plain system call on a copy of the mask.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) };
+        Ok(())
+    };
+    let mut command = Command::new(program);
+    // SAFETY: between fork and exec it makes one system call.
+    unsafe { command.pre_exec(unblock) };
+    command
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+}
+
+/// One of a launcher's pipes, so that reading and writing it never block.
+fn nonblocking(pipe: Option<OwnedFd>) -> Result<OwnedFd, String> {
+    let pipe = pipe.ok_or("there is no pipe")?;
+    fcntl_setfl(&pipe, OFlags::NONBLOCK).map_err(|e| e.to_string())?;
+    Ok(pipe)
 }
