@@ -74,30 +74,67 @@ pub fn install(
     prefix: &Path,
     products: Option<&fortran::Products>,
 ) -> Result<Vec<PathBuf>, String> {
-    let library = from.join("libmpi_abi.so");
-    let programs = ["ferry", "mpiexec", "mpicc"];
-    for needed in programs.map(|p| from.join(p)).iter().chain([&library]) {
-        if !needed.exists() {
-            return Err(format!(
-                "{} does not exist; run: cargo build --release",
-                needed.display()
-            ));
-        }
-    }
+    check_built(from)?;
     let old = Manifest::read(prefix)?.unwrap_or_default();
     let mut new = Manifest {
         folders: old.folders.clone(),
         files: Vec::new(),
     };
     let mut put = |path: &str, content: Content<'_>| put_file(prefix, path, content, &mut new);
-    for program in programs {
+    put_commands(from, &mut put)?;
+    put_libraries(from, &mut put)?;
+    put("include/mpi.h", Content::Text(&ferry_api::header::mpi_h()))?;
+    for name in pkg_config::NAMES {
+        let text = pkg_config::file(name);
+        put(&format!("lib/pkgconfig/{name}.pc"), Content::Text(&text))?;
+    }
+    put_fortran(products, &mut put)?;
+    put_mx(from, &mut put)?;
+    for page in manual::pages() {
+        put(&page.path, page.content())?;
+    }
+    uninstall::remove_outdated(prefix, &old, &new)?;
+    let text = new.text();
+    let mut written: Vec<PathBuf> = new.files.iter().map(|f| f.path.clone()).collect();
+    let target = prefix.join(manifest::MANIFEST_PATH);
+    place_file(&target, Content::Text(&text)).map_err(|e| not_written(&target, &e))?;
+    written.push(manifest::MANIFEST_PATH.into());
+    Ok(written)
+}
+
+/// What cargo makes of the commands, and of the library.
+const PROGRAMS: [&str; 3] = ["ferry", "mpiexec", "mpicc"];
+const LIBRARY: &str = "libmpi_abi.so";
+
+fn check_built(from: &Path) -> Result<(), String> {
+    for needed in PROGRAMS.iter().chain([&LIBRARY]) {
+        let path = from.join(needed);
+        if !path.exists() {
+            let path = path.display();
+            return Err(format!("{path} does not exist; run: cargo build --release"));
+        }
+    }
+    Ok(())
+}
+
+/// What writes one file below the prefix.
+type Put<'a> = &'a mut dyn FnMut(&str, Content<'_>) -> Result<(), String>;
+
+fn put_commands(from: &Path, put: Put<'_>) -> Result<(), String> {
+    for program in PROGRAMS {
         let file = Content::Copy(&from.join(program), 0o755);
         put(&format!("bin/{program}"), file)?;
     }
     for (link, to) in LINKS {
         put(&format!("bin/{link}"), Content::Link(to))?;
     }
-    put("lib/libmpi_abi.so.1", Content::Copy(&library, 0o755))?;
+    Ok(())
+}
+
+/// The library, and those of other ABIs that were built.
+fn put_libraries(from: &Path, put: Put<'_>) -> Result<(), String> {
+    let library = Content::Copy(&from.join(LIBRARY), 0o755);
+    put("lib/libmpi_abi.so.1", library)?;
     put("lib/libmpi_abi.so", Content::Link("libmpi_abi.so.1"))?;
     let link = Content::Link("../libmpi_abi.so.1");
     put("lib/ferry/libmpi_abi.so.1", link)?;
@@ -112,37 +149,24 @@ pub fn install(
             }
         }
     }
-    put("include/mpi.h", Content::Text(&ferry_api::header::mpi_h()))?;
-    for name in pkg_config::NAMES {
-        let text = pkg_config::file(name);
-        put(&format!("lib/pkgconfig/{name}.pc"), Content::Text(&text))?;
-    }
-    put_fortran(products, &mut put)?;
+    Ok(())
+}
+
+/// Myrinet Express's library, if it was built.
+fn put_mx(from: &Path, put: Put<'_>) -> Result<(), String> {
     let mx = from.join("libferry_mx.so");
-    if mx.exists() {
-        put("lib/libferry_mx.so.0", Content::Copy(&mx, 0o755))?;
-        put("lib/libferry_mx.so", Content::Link("libferry_mx.so.0"))?;
-        put("include/ferry_mx.h", Content::Text(MX_HEADER))?;
-        let text = pkg_config::mx_file();
-        put("lib/pkgconfig/ferry_mx.pc", Content::Text(&text))?;
+    if !mx.exists() {
+        return Ok(());
     }
-    for page in manual::pages() {
-        put(&page.path, page.content())?;
-    }
-    uninstall::remove_outdated(prefix, &old, &new)?;
-    let text = new.text();
-    let mut written: Vec<PathBuf> = new.files.iter().map(|f| f.path.clone()).collect();
-    let target = prefix.join(manifest::MANIFEST_PATH);
-    place_file(&target, Content::Text(&text)).map_err(|e| not_written(&target, &e))?;
-    written.push(manifest::MANIFEST_PATH.into());
-    Ok(written)
+    put("lib/libferry_mx.so.0", Content::Copy(&mx, 0o755))?;
+    put("lib/libferry_mx.so", Content::Link("libferry_mx.so.0"))?;
+    put("include/ferry_mx.h", Content::Text(MX_HEADER))?;
+    let text = pkg_config::mx_file();
+    put("lib/pkgconfig/ferry_mx.pc", Content::Text(&text))
 }
 
 /// The library, the header, the sources and the module files of Fortran.
-fn put_fortran(
-    products: Option<&fortran::Products>,
-    put: &mut impl FnMut(&str, Content<'_>) -> Result<(), String>,
-) -> Result<(), String> {
+fn put_fortran(products: Option<&fortran::Products>, put: Put<'_>) -> Result<(), String> {
     let modules = products.and_then(|p| p.modules.as_ref());
     let text = match products {
         Some(_) => pkg_config::fortran_file(modules.map(|m| m.0.as_str())),

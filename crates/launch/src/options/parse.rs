@@ -183,22 +183,14 @@ impl Parser {
                 OptionId::Version => return Ok(AppEnd::Instead(Action::Version)),
                 OptionId::ConfigFile => {
                     let file = PathBuf::from(given.value()?);
+                    let option = given.argument;
                     if app != AppContext::default() {
                         return Err(format!(
-                            "{}: options of one program go into the file's lines",
-                            given.argument
+                            "{option}: options of one program go into the file's lines"
                         ));
                     }
-                    let end = self.config_file(&given.argument, &file)?;
-                    return match (end, arguments.next()) {
-                        (AppEnd::Last, Some(more)) if more == ":" => Ok(AppEnd::More),
-                        (AppEnd::Last, Some(more)) => Err(format!(
-                            "{} after {}: a program and its options go into the file",
-                            more.to_string_lossy(),
-                            argument.to_string_lossy()
-                        )),
-                        (end, _) => Ok(end),
-                    };
+                    let end = self.config_file(&option, &file)?;
+                    return after_config_file(end, &option, arguments.next());
                 }
                 id => self.apply(id, given, &mut app)?,
             }
@@ -431,5 +423,17 @@ impl Parser {
             self.options.hosts = values::hosts_from_environment(variable)?;
         }
         Ok(Action::Run(Box::new(self.options)))
+    }
+}
+
+/// What follows the option that names a file of programs: the end of the command, or another file.
+fn after_config_file(end: AppEnd, option: &str, next: Option<OsString>) -> Result<AppEnd, String> {
+    match (end, next) {
+        (AppEnd::Last, Some(more)) if more == ":" => Ok(AppEnd::More),
+        (AppEnd::Last, Some(more)) => Err(format!(
+            "{} after {option}: a program and its options go into the file",
+            more.to_string_lossy()
+        )),
+        (end, _) => Ok(end),
     }
 }
