@@ -23,9 +23,21 @@ pub(crate) use ferry_mpi::{
 pub(crate) use std::ffi::{CStr, c_char, c_void};
 pub(crate) use std::sync::Arc;
 
-/// The communicator of a handle, valid until that is freed ([`handle::get`]).
+/// The communicator of a valid handle: the reference lives until that is freed ([`handle::get`]).
 pub(crate) type CommRef = &'static Arc<Comm>;
-/// The datatype of a handle, valid until that is freed.
+/// The datatype of a valid handle.
 pub(crate) type DatatypeRef = &'static Arc<Datatype>;
-/// The operation of a handle, valid until that is freed.
+/// The error handler of a valid handle.
+pub(crate) type ErrhandlerRef = &'static Arc<Errhandler>;
+/// The file of a valid handle.
+pub(crate) type FileRef = &'static Arc<File>;
+/// The group of a valid handle.
+pub(crate) type GroupRef = &'static Arc<Group>;
+/// The info object of a valid handle.
+pub(crate) type InfoRef = &'static Arc<Info>;
+/// The operation of a valid handle.
 pub(crate) type OpRef = &'static Arc<Op>;
+/// The session of a valid handle.
+pub(crate) type SessionRef = &'static Arc<Session>;
+/// The window of a valid handle.
+pub(crate) type WinRef = &'static Arc<Win>;

@@ -289,18 +289,14 @@ pub fn win_free_keyval(win_keyval: &mut i32) -> Result<()> {
     free(ObjectKind::Win, win_keyval)
 }
 
-pub fn win_set_attr(
-    win: &'static Arc<Win>,
-    win_keyval: i32,
-    attribute_val: *mut c_void,
-) -> Result<()> {
+pub fn win_set_attr(win: WinRef, win_keyval: i32, attribute_val: *mut c_void) -> Result<()> {
     let keyval = own_key(ObjectKind::Win, win_keyval)?;
     win.attributes
         .set(win.identity.bits(), &keyval, attribute_val as usize)
 }
 
 pub fn win_get_attr(
-    win: &'static Arc<Win>,
+    win: WinRef,
     win_keyval: i32,
     attribute_val: OutPointer,
     flag: OutFlag,
@@ -343,7 +339,7 @@ fn predefined_of_window(win: &Win, keyval: i32) -> Option<*mut c_void> {
     })
 }
 
-pub fn win_delete_attr(win: &'static Arc<Win>, win_keyval: i32) -> Result<()> {
+pub fn win_delete_attr(win: WinRef, win_keyval: i32) -> Result<()> {
     let keyval = own_key(ObjectKind::Win, win_keyval)?;
     win.attributes.delete(win.identity.bits(), &keyval)
 }

@@ -59,7 +59,7 @@ macro_rules! forms {
             $body($($arg,)* Form::Nonblocking(request))
         }
         #[allow(clippy::too_many_arguments)]
-        pub fn $persistent($($arg: $kind,)* _info: Option<&'static Arc<Info>>,
+        pub fn $persistent($($arg: $kind,)* _info: Option<InfoRef>,
             request: Out<Handle>) -> Result<()> {
             $body($($arg,)* Form::Persistent(request))
         }

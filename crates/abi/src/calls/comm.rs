@@ -51,11 +51,7 @@ pub fn comm_dup(comm: CommRef, newcomm: New<Comm>) -> Result<()> {
     Ok(())
 }
 
-pub fn comm_dup_with_info(
-    comm: CommRef,
-    info: Option<&'static Arc<Info>>,
-    newcomm: New<Comm>,
-) -> Result<()> {
+pub fn comm_dup_with_info(comm: CommRef, info: Option<InfoRef>, newcomm: New<Comm>) -> Result<()> {
     newcomm.set(comm.duplicate(&hints(info))?);
     Ok(())
 }
@@ -83,21 +79,21 @@ pub fn comm_idup(comm: CommRef, newcomm: New<Comm>, request: Out<Handle>) -> Res
 
 pub fn comm_idup_with_info(
     comm: CommRef,
-    info: Option<&'static Arc<Info>>,
+    info: Option<InfoRef>,
     newcomm: New<Comm>,
     request: Out<Handle>,
 ) -> Result<()> {
     idup(comm, hints(info), newcomm, request)
 }
 
-pub fn comm_create(comm: CommRef, group: &'static Arc<Group>, newcomm: New<Comm>) -> Result<()> {
+pub fn comm_create(comm: CommRef, group: GroupRef, newcomm: New<Comm>) -> Result<()> {
     newcomm.set_or_null(comm.create(group)?);
     Ok(())
 }
 
 pub fn comm_create_group(
     comm: CommRef,
-    group: &'static Arc<Group>,
+    group: GroupRef,
     tag: u32,
     newcomm: New<Comm>,
 ) -> Result<()> {
@@ -124,7 +120,7 @@ pub fn comm_split_type(
     comm: CommRef,
     split_type: i32,
     key: i32,
-    info: Option<&'static Arc<Info>>,
+    info: Option<InfoRef>,
     newcomm: New<Comm>,
 ) -> Result<()> {
     let how = match split_type {
@@ -238,7 +234,7 @@ pub fn comm_get_name(comm: Handle, comm_name: OutText, resultlen: Out<i32>) -> R
     Ok(())
 }
 
-pub fn comm_set_info(comm: CommRef, info: Option<&'static Arc<Info>>) -> Result<()> {
+pub fn comm_set_info(comm: CommRef, info: Option<InfoRef>) -> Result<()> {
     comm.set_hints(&hints(info))
 }
 
@@ -247,6 +243,6 @@ pub fn comm_get_info(comm: CommRef, info_used: New<Info>) -> Result<()> {
     Ok(())
 }
 
-pub fn hints(info: Option<&'static Arc<Info>>) -> Hints {
+pub fn hints(info: Option<InfoRef>) -> Hints {
     info.map(|info| Hints::from(&**info)).unwrap_or_default()
 }

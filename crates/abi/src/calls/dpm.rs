@@ -5,7 +5,7 @@ use ferry_mpi::dynamic::spawn::{self, Outcome, Program};
 use ferry_mpi::dynamic::{join, names, port};
 use std::time::Duration;
 
-pub fn open_port(_info: Option<&'static Arc<Info>>, port_name: OutText) -> Result<()> {
+pub fn open_port(_info: Option<InfoRef>, port_name: OutText) -> Result<()> {
     port_name.set(port::open(true)?);
     Ok(())
 }
@@ -16,7 +16,7 @@ pub fn close_port(port_name: &CStr) -> Result<()> {
 
 /// How long MPI_Comm_accept and MPI_Comm_connect wait: the value of "timeout" in the info, else of
 /// FERRY_CONNECT_TIMEOUT, in seconds. `None`: for ever.
-fn timeout(info: Option<&'static Arc<Info>>) -> Result<Option<Duration>> {
+fn timeout(info: Option<InfoRef>) -> Result<Option<Duration>> {
     let asked = info.and_then(|info| info.text("timeout"));
     let asked = asked.or_else(|| std::env::var("FERRY_CONNECT_TIMEOUT").ok());
     let Some(text) = asked.filter(|text| !text.trim().is_empty()) else {
@@ -33,7 +33,7 @@ macro_rules! meet {
     ($name:ident, $meets:path) => {
         pub fn $name(
             port_name: &CStr,
-            info: Option<&'static Arc<Info>>,
+            info: Option<InfoRef>,
             root: Root,
             comm: CommRef,
             newcomm: New<Comm>,
@@ -70,33 +70,21 @@ pub fn comm_join(fd: i32, intercomm: New<Comm>) -> Result<()> {
     Ok(())
 }
 
-pub fn publish_name(
-    service_name: &CStr,
-    _info: Option<&'static Arc<Info>>,
-    port_name: &CStr,
-) -> Result<()> {
+pub fn publish_name(service_name: &CStr, _info: Option<InfoRef>, port_name: &CStr) -> Result<()> {
     names::publish(
         &service_name.to_string_lossy(),
         &port_name.to_string_lossy(),
     )
 }
 
-pub fn unpublish_name(
-    service_name: &CStr,
-    _info: Option<&'static Arc<Info>>,
-    port_name: &CStr,
-) -> Result<()> {
+pub fn unpublish_name(service_name: &CStr, _info: Option<InfoRef>, port_name: &CStr) -> Result<()> {
     names::unpublish(
         &service_name.to_string_lossy(),
         &port_name.to_string_lossy(),
     )
 }
 
-pub fn lookup_name(
-    service_name: &CStr,
-    _info: Option<&'static Arc<Info>>,
-    port_name: OutText,
-) -> Result<()> {
+pub fn lookup_name(service_name: &CStr, _info: Option<InfoRef>, port_name: OutText) -> Result<()> {
     port_name.set(names::lookup(&service_name.to_string_lossy())?);
     Ok(())
 }
@@ -121,7 +109,7 @@ fn program(
     command: &CStr,
     arguments: Vec<Vec<u8>>,
     maxprocs: i32,
-    info: Option<&'static Arc<Info>>,
+    info: Option<InfoRef>,
 ) -> Result<Program> {
     if command.is_empty() {
         return Err(err!(Arg, "the command is empty"));
@@ -156,7 +144,7 @@ pub fn comm_spawn(
     command: &CStr,
     argv: *mut *mut c_char,
     maxprocs: i32,
-    info: Option<&'static Arc<Info>>,
+    info: Option<InfoRef>,
     root: Root,
     comm: CommRef,
     intercomm: New<Comm>,

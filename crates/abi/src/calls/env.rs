@@ -207,7 +207,7 @@ pub fn pcontrol(level: i32) -> Result<()> {
 /// Alignment of allocated memory, bytes: a cache line.
 const ALIGNMENT_BYTES: usize = 64;
 
-pub fn alloc_mem(size: i64, info: Option<&'static Arc<Info>>, baseptr: OutPointer) -> Result<()> {
+pub fn alloc_mem(size: i64, info: Option<InfoRef>, baseptr: OutPointer) -> Result<()> {
     let bytes =
         usize::try_from(size).map_err(|_| err!(Arg, "size is {size}, which is negative"))?;
     let mut alignment = ALIGNMENT_BYTES;
@@ -283,7 +283,7 @@ pub fn abi_get_info(info: New<Info>) -> Result<()> {
 /// The values that a Fortran layer has set for its compiler.
 static FORTRAN: OnceLock<Arc<Info>> = OnceLock::new();
 
-pub fn abi_set_fortran_info(info: Option<&'static Arc<Info>>) -> Result<()> {
+pub fn abi_set_fortran_info(info: Option<InfoRef>) -> Result<()> {
     let info = info.ok_or_else(|| err!(Info, "info is MPI_INFO_NULL"))?;
     FORTRAN
         .set(info.duplicate())

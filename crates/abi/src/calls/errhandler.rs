@@ -137,7 +137,7 @@ pub fn errhandler_free(errhandler: InOutHandle<Errhandler>) -> Result<()> {
     Ok(())
 }
 
-pub fn comm_set_errhandler(comm: CommRef, errhandler: &'static Arc<Errhandler>) -> Result<()> {
+pub fn comm_set_errhandler(comm: CommRef, errhandler: ErrhandlerRef) -> Result<()> {
     check(errhandler, Target::Comm)?;
     comm.errhandler.set(errhandler);
     Ok(())
@@ -161,21 +161,18 @@ pub fn comm_call_errhandler(comm: CommRef, errorcode: i32) -> Result<()> {
     Ok(())
 }
 
-pub fn win_set_errhandler(
-    win: &'static Arc<Win>,
-    errhandler: &'static Arc<Errhandler>,
-) -> Result<()> {
+pub fn win_set_errhandler(win: WinRef, errhandler: ErrhandlerRef) -> Result<()> {
     check(errhandler, Target::Win)?;
     win.errhandler.set(errhandler);
     Ok(())
 }
 
-pub fn win_get_errhandler(win: &'static Arc<Win>, errhandler: New<Errhandler>) -> Result<()> {
+pub fn win_get_errhandler(win: WinRef, errhandler: New<Errhandler>) -> Result<()> {
     give(&win.errhandler.current(), &errhandler);
     Ok(())
 }
 
-pub fn win_call_errhandler(win: &'static Arc<Win>, errorcode: i32) -> Result<()> {
+pub fn win_call_errhandler(win: WinRef, errorcode: i32) -> Result<()> {
     let error = reported(errorcode)?;
     let call = format!("MPI_Win_call_errhandler{}", raise::win_text(win));
     raise::invoke(
@@ -188,24 +185,18 @@ pub fn win_call_errhandler(win: &'static Arc<Win>, errorcode: i32) -> Result<()>
     Ok(())
 }
 
-pub fn session_set_errhandler(
-    session: &'static Arc<Session>,
-    errhandler: &'static Arc<Errhandler>,
-) -> Result<()> {
+pub fn session_set_errhandler(session: SessionRef, errhandler: ErrhandlerRef) -> Result<()> {
     check(errhandler, Target::Session)?;
     session.errhandler.set(errhandler);
     Ok(())
 }
 
-pub fn session_get_errhandler(
-    session: &'static Arc<Session>,
-    errhandler: New<Errhandler>,
-) -> Result<()> {
+pub fn session_get_errhandler(session: SessionRef, errhandler: New<Errhandler>) -> Result<()> {
     give(&session.errhandler.current(), &errhandler);
     Ok(())
 }
 
-pub fn session_call_errhandler(session: &'static Arc<Session>, errorcode: i32) -> Result<()> {
+pub fn session_call_errhandler(session: SessionRef, errorcode: i32) -> Result<()> {
     let error = reported(errorcode)?;
     raise::invoke(
         &session.errhandler.current(),
@@ -229,7 +220,7 @@ fn slot_of(file: Handle, name: &str) -> Result<&'static ErrhandlerSlot> {
     }
 }
 
-pub fn file_set_errhandler(file: Handle, errhandler: &'static Arc<Errhandler>) -> Result<()> {
+pub fn file_set_errhandler(file: Handle, errhandler: ErrhandlerRef) -> Result<()> {
     let slot = slot_of(file, "file")?;
     check(errhandler, Target::File)?;
     slot.set(errhandler);

@@ -6,7 +6,7 @@ use ferry_mpi::process::try_process;
 use std::sync::OnceLock;
 
 /// MPI_GROUP_EMPTY.
-pub fn empty() -> &'static Arc<Group> {
+pub fn empty() -> GroupRef {
     static EMPTY: OnceLock<Arc<Group>> = OnceLock::new();
     EMPTY.get_or_init(|| Group::empty(try_process().map_or(0, |p| p.me)))
 }
@@ -36,21 +36,21 @@ fn give(newgroup: New<Group>, group: Arc<Group>) -> Result<()> {
     Ok(())
 }
 
-pub fn group_size(group: &'static Arc<Group>, size: Out<i32>) -> Result<()> {
+pub fn group_size(group: GroupRef, size: Out<i32>) -> Result<()> {
     size.set(group.size() as i32);
     Ok(())
 }
 
-pub fn group_rank(group: &'static Arc<Group>, rank: Out<i32>) -> Result<()> {
+pub fn group_rank(group: GroupRef, rank: Out<i32>) -> Result<()> {
     rank.set(rank_or_undefined(group.rank()));
     Ok(())
 }
 
 pub fn group_translate_ranks(
-    group1: &'static Arc<Group>,
+    group1: GroupRef,
     _n: usize,
     ranks1: &[i32],
-    group2: &'static Arc<Group>,
+    group2: GroupRef,
     ranks2: OutInts,
 ) -> Result<()> {
     group1.check_origin(group2)?;
@@ -73,63 +73,37 @@ pub fn group_translate_ranks(
     Ok(())
 }
 
-pub fn group_compare(
-    group1: &'static Arc<Group>,
-    group2: &'static Arc<Group>,
-    result: Out<i32>,
-) -> Result<()> {
+pub fn group_compare(group1: GroupRef, group2: GroupRef, result: Out<i32>) -> Result<()> {
     group1.check_origin(group2)?;
     result.set(number_of(group1.compare(group2)));
     Ok(())
 }
 
-pub fn group_union(
-    group1: &'static Arc<Group>,
-    group2: &'static Arc<Group>,
-    newgroup: New<Group>,
-) -> Result<()> {
+pub fn group_union(group1: GroupRef, group2: GroupRef, newgroup: New<Group>) -> Result<()> {
     group1.check_origin(group2)?;
     give(newgroup, group1.union(group2))
 }
 
-pub fn group_intersection(
-    group1: &'static Arc<Group>,
-    group2: &'static Arc<Group>,
-    newgroup: New<Group>,
-) -> Result<()> {
+pub fn group_intersection(group1: GroupRef, group2: GroupRef, newgroup: New<Group>) -> Result<()> {
     group1.check_origin(group2)?;
     give(newgroup, group1.intersection(group2))
 }
 
-pub fn group_difference(
-    group1: &'static Arc<Group>,
-    group2: &'static Arc<Group>,
-    newgroup: New<Group>,
-) -> Result<()> {
+pub fn group_difference(group1: GroupRef, group2: GroupRef, newgroup: New<Group>) -> Result<()> {
     group1.check_origin(group2)?;
     give(newgroup, group1.difference(group2))
 }
 
-pub fn group_incl(
-    group: &'static Arc<Group>,
-    _n: usize,
-    ranks: &[i32],
-    newgroup: New<Group>,
-) -> Result<()> {
+pub fn group_incl(group: GroupRef, _n: usize, ranks: &[i32], newgroup: New<Group>) -> Result<()> {
     give(newgroup, group.include(ranks)?)
 }
 
-pub fn group_excl(
-    group: &'static Arc<Group>,
-    _n: usize,
-    ranks: &[i32],
-    newgroup: New<Group>,
-) -> Result<()> {
+pub fn group_excl(group: GroupRef, _n: usize, ranks: &[i32], newgroup: New<Group>) -> Result<()> {
     give(newgroup, group.exclude(ranks)?)
 }
 
 pub fn group_range_incl(
-    group: &'static Arc<Group>,
+    group: GroupRef,
     _n: usize,
     ranges: &[[i32; 3]],
     newgroup: New<Group>,
@@ -138,7 +112,7 @@ pub fn group_range_incl(
 }
 
 pub fn group_range_excl(
-    group: &'static Arc<Group>,
+    group: GroupRef,
     _n: usize,
     ranges: &[[i32; 3]],
     newgroup: New<Group>,

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 /// MPI_INFO_ENV: what is known of how this program was started (MPI 5.0 §11.5). Programs cannot
 /// change it.
-pub fn environment() -> &'static Arc<Info> {
+pub fn environment() -> InfoRef {
     static ENVIRONMENT: OnceLock<Arc<Info>> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
         let info = Info::new();
@@ -39,7 +39,7 @@ fn set(info: &Info, key: &str, value: &[u8]) {
 }
 
 /// The info, unless it is read-only.
-fn changeable(info: &'static Arc<Info>) -> Result<&'static Arc<Info>> {
+fn changeable(info: InfoRef) -> Result<InfoRef> {
     if Arc::ptr_eq(info, environment()) {
         Err(err!(Info, "info is MPI_INFO_ENV, which cannot be changed"))
     } else {
@@ -77,7 +77,7 @@ pub fn info_create_env(argc: usize, argv: *mut *mut c_char, info: New<Info>) -> 
     Ok(())
 }
 
-pub fn info_delete(info: &'static Arc<Info>, key: &CStr) -> Result<()> {
+pub fn info_delete(info: InfoRef, key: &CStr) -> Result<()> {
     if changeable(info)?.delete(key.to_bytes()) {
         Ok(())
     } else {
@@ -89,7 +89,7 @@ pub fn info_delete(info: &'static Arc<Info>, key: &CStr) -> Result<()> {
     }
 }
 
-pub fn info_dup(info: &'static Arc<Info>, newinfo: New<Info>) -> Result<()> {
+pub fn info_dup(info: InfoRef, newinfo: New<Info>) -> Result<()> {
     newinfo.set(info.duplicate());
     Ok(())
 }
@@ -98,24 +98,24 @@ pub fn info_free(info: InOutHandle<Info>) -> Result<()> {
     info.free().map(drop)
 }
 
-pub fn info_set(info: &'static Arc<Info>, key: &CStr, value: &CStr) -> Result<()> {
+pub fn info_set(info: InfoRef, key: &CStr, value: &CStr) -> Result<()> {
     changeable(info)?.set(key.to_bytes(), value.to_bytes());
     Ok(())
 }
 
-pub fn info_get_nkeys(info: &'static Arc<Info>, nkeys: Out<i32>) -> Result<()> {
+pub fn info_get_nkeys(info: InfoRef, nkeys: Out<i32>) -> Result<()> {
     nkeys.set(info.len() as i32);
     Ok(())
 }
 
-pub fn info_get_nthkey(info: &'static Arc<Info>, n: i32, key: OutText) -> Result<()> {
+pub fn info_get_nthkey(info: InfoRef, n: i32, key: OutText) -> Result<()> {
     let found = usize::try_from(n).ok().and_then(|n| info.key(n));
     key.set(found.ok_or_else(|| err!(Arg, "n is {n}, but info has {} keys", info.len()))?);
     Ok(())
 }
 
 pub fn info_get_valuelen(
-    info: &'static Arc<Info>,
+    info: InfoRef,
     key: &CStr,
     valuelen: Out<i32>,
     flag: OutFlag,
@@ -130,7 +130,7 @@ pub fn info_get_valuelen(
 
 /// `value` has room for `valuelen` characters and a null.
 pub fn info_get(
-    info: &'static Arc<Info>,
+    info: InfoRef,
     key: &CStr,
     valuelen: usize,
     value: *mut c_char,
@@ -147,7 +147,7 @@ pub fn info_get(
 
 /// `buflen`: on entry the size of the buffer, on return the size needed, both with the final null.
 pub fn info_get_string(
-    info: &'static Arc<Info>,
+    info: InfoRef,
     key: &CStr,
     buflen: &mut i32,
     value: *mut c_char,
@@ -171,7 +171,7 @@ pub fn info_get_string(
 mod tests {
     use super::*;
 
-    fn made() -> &'static Arc<Info> {
+    fn made() -> InfoRef {
         Box::leak(Box::new(Info::of([("key", "a value")])))
     }
 

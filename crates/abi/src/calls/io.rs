@@ -13,17 +13,10 @@ use ferry_mpi::request::Outcome;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-type Fh = &'static Arc<File>;
 /// What MPI_File_open gets beside the communicator: name, mode, hints, handle.
-type OpenArguments<'a> = (&'a CStr, i32, Option<&'static Arc<Info>>, New<File>);
+type OpenArguments<'a> = (&'a CStr, i32, Option<InfoRef>, New<File>);
 /// What MPI_File_set_view gets: displacement, etype, filetype, representation, hints.
-type SetViewArguments<'a> = (
-    i64,
-    DatatypeRef,
-    DatatypeRef,
-    &'a CStr,
-    Option<&'static Arc<Info>>,
-);
+type SetViewArguments<'a> = (i64, DatatypeRef, DatatypeRef, &'a CStr, Option<InfoRef>);
 
 /// The modes of MPI_File_open.
 const MODES: i32 = constants::MPI_MODE_APPEND
@@ -98,58 +91,58 @@ pub fn file_close(fh: InOutHandle<File>) -> Result<()> {
     closed.map_err(|e| e.on_file(&file))
 }
 
-pub fn file_delete(filename: &CStr, _info: Option<&'static Arc<Info>>) -> Result<()> {
+pub fn file_delete(filename: &CStr, _info: Option<InfoRef>) -> Result<()> {
     File::delete(path(filename))
 }
 
-pub fn file_get_amode(fh: Fh, amode: Out<i32>) -> Result<()> {
+pub fn file_get_amode(fh: FileRef, amode: Out<i32>) -> Result<()> {
     amode.set(fh.mode().amode);
     Ok(())
 }
 
-pub fn file_get_group(fh: Fh, group: New<Group>) -> Result<()> {
+pub fn file_get_group(fh: FileRef, group: New<Group>) -> Result<()> {
     group.set(fh.group().duplicate());
     Ok(())
 }
 
-pub fn file_get_info(fh: Fh, info_used: New<Info>) -> Result<()> {
+pub fn file_get_info(fh: FileRef, info_used: New<Info>) -> Result<()> {
     info_used.set(Info::of(fh.info()));
     Ok(())
 }
 
-pub fn file_set_info(fh: Fh, argument: Result<Option<&'static Arc<Info>>>) -> Result<()> {
+pub fn file_set_info(fh: FileRef, argument: Result<Option<InfoRef>>) -> Result<()> {
     fh.set_info(argument.map(|info| info.map(|info| &**info)))
 }
 
-pub fn file_get_size(fh: Fh, size: Out<i64>) -> Result<()> {
+pub fn file_get_size(fh: FileRef, size: Out<i64>) -> Result<()> {
     size.set(fh.size()? as i64);
     Ok(())
 }
 
-pub fn file_set_size(fh: Fh, size: i64) -> Result<()> {
+pub fn file_set_size(fh: FileRef, size: i64) -> Result<()> {
     fh.set_size(size)
 }
 
-pub fn file_preallocate(fh: Fh, size: i64) -> Result<()> {
+pub fn file_preallocate(fh: FileRef, size: i64) -> Result<()> {
     fh.preallocate(size)
 }
 
-pub fn file_sync(fh: Fh) -> Result<()> {
+pub fn file_sync(fh: FileRef) -> Result<()> {
     fh.sync()
 }
 
-pub fn file_get_atomicity(fh: Fh, flag: OutFlag) -> Result<()> {
+pub fn file_get_atomicity(fh: FileRef, flag: OutFlag) -> Result<()> {
     flag.set(fh.is_atomic());
     Ok(())
 }
 
-pub fn file_set_atomicity(fh: Fh, flag: bool) -> Result<()> {
+pub fn file_set_atomicity(fh: FileRef, flag: bool) -> Result<()> {
     fh.set_atomic(flag)
 }
 
 // Views.
 
-pub fn file_set_view(fh: Fh, arguments: Result<SetViewArguments<'_>>) -> Result<()> {
+pub fn file_set_view(fh: FileRef, arguments: Result<SetViewArguments<'_>>) -> Result<()> {
     let name;
     fh.set_view(match arguments {
         Ok((disp, etype, filetype, datarep, info)) => {
@@ -167,7 +160,7 @@ pub fn file_set_view(fh: Fh, arguments: Result<SetViewArguments<'_>>) -> Result<
 }
 
 pub fn file_get_view(
-    fh: Fh,
+    fh: FileRef,
     disp: Out<i64>,
     etype: New<Datatype>,
     filetype: New<Datatype>,
@@ -191,12 +184,12 @@ fn give_type(out: &New<Datatype>, datatype: Arc<Datatype>) {
     }
 }
 
-pub fn file_get_type_extent(fh: Fh, datatype: DatatypeRef, extent: Out<i64>) -> Result<()> {
+pub fn file_get_type_extent(fh: FileRef, datatype: DatatypeRef, extent: Out<i64>) -> Result<()> {
     extent.set(fh.type_extent(datatype)?);
     Ok(())
 }
 
-pub fn file_get_byte_offset(fh: Fh, offset: i64, disp: Out<i64>) -> Result<()> {
+pub fn file_get_byte_offset(fh: FileRef, offset: i64, disp: Out<i64>) -> Result<()> {
     disp.set(fh.byte_offset(offset)? as i64);
     Ok(())
 }
@@ -215,20 +208,20 @@ fn whence(whence: i32) -> Result<Whence> {
     }
 }
 
-pub fn file_seek(fh: Fh, offset: i64, whence: i32) -> Result<()> {
+pub fn file_seek(fh: FileRef, offset: i64, whence: i32) -> Result<()> {
     fh.seek(offset, self::whence(whence)?)
 }
 
-pub fn file_seek_shared(fh: Fh, offset: i64, whence: i32) -> Result<()> {
+pub fn file_seek_shared(fh: FileRef, offset: i64, whence: i32) -> Result<()> {
     fh.seek_shared(offset, self::whence(whence))
 }
 
-pub fn file_get_position(fh: Fh, offset: Out<i64>) -> Result<()> {
+pub fn file_get_position(fh: FileRef, offset: Out<i64>) -> Result<()> {
     offset.set(fh.position()? as i64);
     Ok(())
 }
 
-pub fn file_get_position_shared(fh: Fh, offset: Out<i64>) -> Result<()> {
+pub fn file_get_position_shared(fh: FileRef, offset: Out<i64>) -> Result<()> {
     offset.set(fh.position_shared()? as i64);
     Ok(())
 }
@@ -253,7 +246,7 @@ fn give_status(status: &OutStatus, outcome: &Outcome) {
 macro_rules! blocking {
     ($($buf:ty, $method:ident: $at:ident $(, $name:ident: $position:ident)*;)*) => {$(
         #[inline(always)]
-        pub fn $at(fh: Fh, offset: i64, buf: $buf, count: i64, datatype: DatatypeRef,
+        pub fn $at(fh: FileRef, offset: i64, buf: $buf, count: i64, datatype: DatatypeRef,
             status: OutStatus) -> Result<()> {
             let buffer = buffer(buf, count, datatype);
             // SAFETY: the program passes a buffer that is as it says.
@@ -262,7 +255,7 @@ macro_rules! blocking {
         }
         $(
         #[inline(always)]
-        pub fn $name(fh: Fh, buf: $buf, count: i64, datatype: DatatypeRef,
+        pub fn $name(fh: FileRef, buf: $buf, count: i64, datatype: DatatypeRef,
             status: OutStatus) -> Result<()> {
             let buffer = buffer(buf, count, datatype);
             // SAFETY: the program passes a buffer that is as it says.
@@ -281,7 +274,7 @@ blocking! {
 /// Blocking collective accesses: with an explicit offset, and by the individual file pointer.
 macro_rules! blocking_collective {
     ($($buf:ty, $method:ident: $at:ident $name:ident;)*) => {$(
-        pub fn $at(fh: Fh, arguments: Result<(i64, $buf, i64, DatatypeRef, OutStatus)>)
+        pub fn $at(fh: FileRef, arguments: Result<(i64, $buf, i64, DatatypeRef, OutStatus)>)
             -> Result<()> {
             let (arguments, status) = with_result(arguments.map(|(offset, buf, count, t, status)| {
                 ((Position::Explicit(offset), buffer(buf, count, t)), status)
@@ -293,7 +286,8 @@ macro_rules! blocking_collective {
             }
             Ok(())
         }
-        pub fn $name(fh: Fh, arguments: Result<($buf, i64, DatatypeRef, OutStatus)>) -> Result<()> {
+        pub fn $name(fh: FileRef, arguments: Result<($buf, i64, DatatypeRef, OutStatus)>)
+            -> Result<()> {
             let (arguments, status) = with_result(arguments.map(|(buf, count, t, status)| {
                 ((Position::Individual, buffer(buf, count, t)), status)
             }));
@@ -315,7 +309,7 @@ blocking_collective! {
 /// Non-blocking accesses: with an explicit offset, and by a file pointer.
 macro_rules! starting {
     ($($buf:ty, $method:ident: $at:ident $(, $name:ident: $position:ident)*;)*) => {$(
-        pub fn $at(fh: Fh, offset: i64, buf: $buf, count: i64, datatype: DatatypeRef,
+        pub fn $at(fh: FileRef, offset: i64, buf: $buf, count: i64, datatype: DatatypeRef,
             request: Out<Handle>) -> Result<()> {
             let buffer = buffer(buf, count, datatype);
             // SAFETY: the program leaves the buffer alone until completion.
@@ -324,7 +318,7 @@ macro_rules! starting {
             Ok(())
         }
         $(
-        pub fn $name(fh: Fh, buf: $buf, count: i64, datatype: DatatypeRef,
+        pub fn $name(fh: FileRef, buf: $buf, count: i64, datatype: DatatypeRef,
             request: Out<Handle>) -> Result<()> {
             let buffer = buffer(buf, count, datatype);
             // SAFETY: the program leaves the buffer alone until completion.
@@ -344,7 +338,7 @@ starting! {
 /// Non-blocking collective accesses: with an explicit offset, and by the individual file pointer.
 macro_rules! starting_collective {
     ($($buf:ty, $method:ident: $at:ident $name:ident;)*) => {$(
-        pub fn $at(fh: Fh, arguments: Result<(i64, $buf, i64, DatatypeRef, Out<Handle>)>)
+        pub fn $at(fh: FileRef, arguments: Result<(i64, $buf, i64, DatatypeRef, Out<Handle>)>)
             -> Result<()> {
             let (arguments, request) = with_result(arguments.map(|(offset, buf, count, t, out)| {
                 ((Position::Explicit(offset), buffer(buf, count, t)), out)
@@ -356,7 +350,7 @@ macro_rules! starting_collective {
             }
             Ok(())
         }
-        pub fn $name(fh: Fh, arguments: Result<($buf, i64, DatatypeRef, Out<Handle>)>)
+        pub fn $name(fh: FileRef, arguments: Result<($buf, i64, DatatypeRef, Out<Handle>)>)
             -> Result<()> {
             let (arguments, request) = with_result(arguments.map(|(buf, count, t, out)| {
                 ((Position::Individual, buffer(buf, count, t)), out)
@@ -379,7 +373,8 @@ starting_collective! {
 /// Accesses in the order of the ranks.
 macro_rules! ordered {
     ($($buf:ty, $method:ident: $name:ident;)*) => {$(
-        pub fn $name(fh: Fh, arguments: Result<($buf, i64, DatatypeRef, OutStatus)>) -> Result<()> {
+        pub fn $name(fh: FileRef, arguments: Result<($buf, i64, DatatypeRef, OutStatus)>)
+            -> Result<()> {
             let (arguments, status) = with_result(
                 arguments.map(|(buf, count, t, status)| (buffer(buf, count, t), status)),
             );
@@ -401,13 +396,13 @@ ordered! {
 /// Split collectives: begin and end.
 macro_rules! split {
     ($($buf:ty, $kind:ident, $position:ident: $begin:ident $end:ident;)*) => {$(
-        pub fn $begin(fh: Fh, arguments: Result<($buf, i64, DatatypeRef)>) -> Result<()> {
+        pub fn $begin(fh: FileRef, arguments: Result<($buf, i64, DatatypeRef)>) -> Result<()> {
             let arguments = arguments
                 .map(|(buf, count, t)| (Position::$position, buffer(buf, count, t)));
             // SAFETY: the program leaves the buffer alone until the end.
             unsafe { fh.split_begin(SplitCollective::$kind, arguments) }
         }
-        pub fn $end(fh: Fh, buf: $buf, status: OutStatus) -> Result<()> {
+        pub fn $end(fh: FileRef, buf: $buf, status: OutStatus) -> Result<()> {
             give_status(&status, &fh.split_end(SplitCollective::$kind, buf)?);
             Ok(())
         }
@@ -424,14 +419,14 @@ split! {
 /// Split collectives with an explicit offset: begin and end.
 macro_rules! split_at {
     ($($buf:ty, $kind:ident: $begin:ident $end:ident;)*) => {$(
-        pub fn $begin(fh: Fh, arguments: Result<(i64, $buf, i64, DatatypeRef)>) -> Result<()> {
+        pub fn $begin(fh: FileRef, arguments: Result<(i64, $buf, i64, DatatypeRef)>) -> Result<()> {
             let arguments = arguments.map(|(offset, buf, count, t)| {
                 (Position::Explicit(offset), buffer(buf, count, t))
             });
             // SAFETY: the program leaves the buffer alone until the end.
             unsafe { fh.split_begin(SplitCollective::$kind, arguments) }
         }
-        pub fn $end(fh: Fh, buf: $buf, status: OutStatus) -> Result<()> {
+        pub fn $end(fh: FileRef, buf: $buf, status: OutStatus) -> Result<()> {
             give_status(&status, &fh.split_end(SplitCollective::$kind, buf)?);
             Ok(())
         }

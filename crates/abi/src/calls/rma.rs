@@ -5,7 +5,7 @@ use ferry_mpi::pt2pt::Buffer;
 use ferry_mpi::win::{FenceAssertions, Flavor, LockType, NewWindow, Operands, TargetBuffer};
 use ferry_op::Predefined;
 
-type Window = &'static Arc<Win>;
+type Window = WinRef;
 
 /// The assertions that MPI_Win_fence takes.
 const FENCE_ASSERTIONS: i32 = constants::MPI_MODE_NOSTORE
@@ -88,7 +88,7 @@ pub fn win_create(
     base: *mut c_void,
     size: i64,
     disp_unit: i64,
-    info: Option<&'static Arc<Info>>,
+    info: Option<InfoRef>,
     comm: CommRef,
     win: New<Win>,
 ) -> Result<()> {
@@ -106,7 +106,7 @@ pub fn win_create(
 fn allocate(
     flavor: Flavor,
     (size, disp_unit): (i64, i64),
-    info: Option<&'static Arc<Info>>,
+    info: Option<InfoRef>,
     comm: CommRef,
     baseptr: OutPointer,
     win: New<Win>,
@@ -125,7 +125,7 @@ fn allocate(
 pub fn win_allocate(
     size: i64,
     disp_unit: i64,
-    info: Option<&'static Arc<Info>>,
+    info: Option<InfoRef>,
     comm: CommRef,
     baseptr: OutPointer,
     win: New<Win>,
@@ -143,7 +143,7 @@ pub fn win_allocate(
 pub fn win_allocate_shared(
     size: i64,
     disp_unit: i64,
-    info: Option<&'static Arc<Info>>,
+    info: Option<InfoRef>,
     comm: CommRef,
     baseptr: OutPointer,
     win: New<Win>,
@@ -151,11 +151,7 @@ pub fn win_allocate_shared(
     allocate(Flavor::Shared, (size, disp_unit), info, comm, baseptr, win)
 }
 
-pub fn win_create_dynamic(
-    info: Option<&'static Arc<Info>>,
-    comm: CommRef,
-    win: New<Win>,
-) -> Result<()> {
+pub fn win_create_dynamic(info: Option<InfoRef>, comm: CommRef, win: New<Win>) -> Result<()> {
     let new = NewWindow {
         comm,
         info: info.map(|info| &**info),
@@ -204,7 +200,7 @@ pub fn win_get_info(win: Window, info_used: New<Info>) -> Result<()> {
     Ok(())
 }
 
-pub fn win_set_info(win: Window, info: Option<&'static Arc<Info>>) -> Result<()> {
+pub fn win_set_info(win: Window, info: Option<InfoRef>) -> Result<()> {
     info.map_or(Ok(()), |info| win.set_info(info))
 }
 
@@ -233,12 +229,12 @@ pub fn win_fence(assert: i32, win: Window) -> Result<()> {
     })
 }
 
-pub fn win_post(group: &'static Arc<Group>, assert: i32, win: Window) -> Result<()> {
+pub fn win_post(group: GroupRef, assert: i32, win: Window) -> Result<()> {
     check_assertions(assert, POST_ASSERTIONS)?;
     win.post(group, no_check(assert))
 }
 
-pub fn win_start(group: &'static Arc<Group>, assert: i32, win: Window) -> Result<()> {
+pub fn win_start(group: GroupRef, assert: i32, win: Window) -> Result<()> {
     check_assertions(assert, constants::MPI_MODE_NOCHECK)?;
     win.start(group, no_check(assert))
 }

@@ -11,8 +11,8 @@ use ferry_mpi::pt2pt::{self, PoolOwner};
 use ferry_mpi::session::ProcessSet;
 
 pub fn session_init(
-    info: Option<&'static Arc<Info>>,
-    errhandler: &'static Arc<Errhandler>,
+    info: Option<InfoRef>,
+    errhandler: ErrhandlerRef,
     session: New<Session>,
 ) -> Result<()> {
     handlers::check(errhandler, Target::Session)?;
@@ -37,7 +37,7 @@ pub fn session_finalize(session: InOutHandle<Session>) -> Result<()> {
     Ok(())
 }
 
-pub fn session_get_info(session: &'static Arc<Session>, info_used: New<Info>) -> Result<()> {
+pub fn session_get_info(session: SessionRef, info_used: New<Info>) -> Result<()> {
     info_used.set(Info::of([
         ("thread_level", env::name_of(session.thread_level())),
         ("mpi_memory_alloc_kinds", "mpi,system"),
@@ -46,8 +46,8 @@ pub fn session_get_info(session: &'static Arc<Session>, info_used: New<Info>) ->
 }
 
 pub fn session_get_num_psets(
-    _session: &'static Arc<Session>,
-    _info: Option<&'static Arc<Info>>,
+    _session: SessionRef,
+    _info: Option<InfoRef>,
     npset_names: Out<i32>,
 ) -> Result<()> {
     npset_names.set(ProcessSet::ALL.len() as i32);
@@ -57,8 +57,8 @@ pub fn session_get_num_psets(
 /// `pset_len`: on entry the size of the buffer, on return the size needed, both with the final
 /// null.
 pub fn session_get_nth_pset(
-    _session: &'static Arc<Session>,
-    _info: Option<&'static Arc<Info>>,
+    _session: SessionRef,
+    _info: Option<InfoRef>,
     n: i32,
     pset_len: &mut i32,
     pset_name: *mut c_char,
@@ -90,7 +90,7 @@ fn set_named(name: &CStr) -> Result<ProcessSet> {
 }
 
 pub fn session_get_pset_info(
-    _session: &'static Arc<Session>,
+    _session: SessionRef,
     pset_name: &CStr,
     info: New<Info>,
 ) -> Result<()> {
@@ -100,7 +100,7 @@ pub fn session_get_pset_info(
 }
 
 pub fn group_from_session_pset(
-    session: &'static Arc<Session>,
+    session: SessionRef,
     pset_name: &CStr,
     newgroup: New<Group>,
 ) -> Result<()> {
@@ -110,38 +110,34 @@ pub fn group_from_session_pset(
     Ok(())
 }
 
-pub fn session_attach_buffer(
-    session: &'static Arc<Session>,
-    buffer: *mut c_void,
-    size: i64,
-) -> Result<()> {
+pub fn session_attach_buffer(session: SessionRef, buffer: *mut c_void, size: i64) -> Result<()> {
     attach(&session.buffers, buffer, size)
 }
 
 pub fn session_detach_buffer(
-    session: &'static Arc<Session>,
+    session: SessionRef,
     buffer_addr: OutPointer,
     size: OutCount,
 ) -> Result<()> {
     detach(&session.buffers, buffer_addr, size)
 }
 
-pub fn session_flush_buffer(session: &'static Arc<Session>) -> Result<()> {
+pub fn session_flush_buffer(session: SessionRef) -> Result<()> {
     session.buffers.flush();
     Ok(())
 }
 
-pub fn session_iflush_buffer(session: &'static Arc<Session>, request: Out<Handle>) -> Result<()> {
+pub fn session_iflush_buffer(session: SessionRef, request: Out<Handle>) -> Result<()> {
     let owner = PoolOwner::Session(session.clone());
     request.set(handle::insert(pt2pt::iflush(owner)));
     Ok(())
 }
 
 pub fn comm_create_from_group(
-    group: &'static Arc<Group>,
+    group: GroupRef,
     stringtag: &CStr,
-    info: Option<&'static Arc<Info>>,
-    errhandler: &'static Arc<Errhandler>,
+    info: Option<InfoRef>,
+    errhandler: ErrhandlerRef,
     newcomm: New<Comm>,
 ) -> Result<()> {
     handlers::check(errhandler, Target::Comm)?;
@@ -157,13 +153,13 @@ pub fn comm_create_from_group(
 }
 
 pub fn intercomm_create_from_groups(
-    local_group: &'static Arc<Group>,
+    local_group: GroupRef,
     local_leader: i32,
-    remote_group: &'static Arc<Group>,
+    remote_group: GroupRef,
     remote_leader: i32,
     stringtag: &CStr,
-    info: Option<&'static Arc<Info>>,
-    errhandler: &'static Arc<Errhandler>,
+    info: Option<InfoRef>,
+    errhandler: ErrhandlerRef,
     newintercomm: New<Comm>,
 ) -> Result<()> {
     handlers::check(errhandler, Target::Comm)?;

@@ -270,7 +270,7 @@ pub fn dist_graph_create_adjacent(
     outdegree: usize,
     destinations: &[i32],
     destweights: Weights,
-    info: Option<&'static Arc<Info>>,
+    info: Option<InfoRef>,
     _reorder: bool,
     comm_dist_graph: New<Comm>,
 ) -> Result<()> {
@@ -315,7 +315,7 @@ pub fn dist_graph_create(
     degrees: &[i32],
     destinations: Ints,
     edge_weights: Weights,
-    info: Option<&'static Arc<Info>>,
+    info: Option<InfoRef>,
     _reorder: bool,
     comm_dist_graph: New<Comm>,
 ) -> Result<()> {

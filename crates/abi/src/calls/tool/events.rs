@@ -194,7 +194,7 @@ fn empty() -> Arc<Info> {
 pub fn t_event_handle_alloc(
     event_index: i32,
     _obj_handle: *mut c_void,
-    _info: Option<&'static Arc<Info>>,
+    _info: Option<InfoRef>,
     event_registration: Out<Handle>,
 ) -> Result<()> {
     at(&EVENTS, event_index)?;
@@ -237,10 +237,7 @@ pub fn t_event_handle_get_info(event_registration: Handle, info_used: New<Info>)
     Ok(())
 }
 
-pub fn t_event_handle_set_info(
-    event_registration: Handle,
-    _info: Option<&'static Arc<Info>>,
-) -> Result<()> {
+pub fn t_event_handle_set_info(event_registration: Handle, _info: Option<InfoRef>) -> Result<()> {
     registered(event_registration).map(drop)
 }
 
@@ -248,7 +245,7 @@ pub fn t_event_handle_set_info(
 pub fn t_event_register_callback(
     event_registration: Handle,
     cb_safety: i32,
-    _info: Option<&'static Arc<Info>>,
+    _info: Option<InfoRef>,
     user_data: *mut c_void,
     event_cb_function: *const c_void,
 ) -> Result<()> {
@@ -277,7 +274,7 @@ pub fn t_event_callback_get_info(
 pub fn t_event_callback_set_info(
     event_registration: Handle,
     cb_safety: i32,
-    _info: Option<&'static Arc<Info>>,
+    _info: Option<InfoRef>,
 ) -> Result<()> {
     registered(event_registration)?;
     safety(cb_safety).map(drop)
