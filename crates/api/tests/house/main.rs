@@ -235,7 +235,7 @@ const TRANSPORT_EXCEPTIONS: [(&str, &str); 3] = [
 
 #[test]
 fn transports_do_not_use_each_other() {
-    let layers: [(&str, &[&str]); 39] = [
+    let layers: [(&str, &[&str]); 40] = [
         (
             "registry",
             &[
@@ -285,13 +285,23 @@ fn transports_do_not_use_each_other() {
                 "shm::cma",
                 "shm::announcements",
                 "shm::control",
-                "shm::early",
                 "shm::fastbox",
                 "shm::layout",
                 "shm::memory",
                 "shm::pair",
                 "shm::reassembly",
                 "shm::ring",
+                "poll_throttle",
+            ],
+        ),
+        (
+            "shm::drain",
+            &[
+                "shm",
+                "shm::early",
+                "shm::pair",
+                "shm::peer",
+                "shm::reassembly",
                 "poll_throttle",
             ],
         ),

@@ -4,7 +4,8 @@
 //! idle, and takes all for busy. All of a job may stay on one core for many milliseconds. So a rank
 //! that yields looks now and then whether another of its cores has fewer ranks, and moves there.
 //! So does one whose peer waits on the same core, if another core has no more ranks: apart, both
-//! run at the same time ([`SPINS_FOR_RUNNING_PEER`](super::wait::SPINS_FOR_RUNNING_PEER)).
+//! run at the same time, and each polls a little for the other's message
+//! ([`running_peer`](super::wait::running_peer)).
 //! A rank is not bound: the system may move it on.
 
 use crate::base::counters::COUNTERS;

@@ -7,7 +7,8 @@
 use crate::progress::device::Device;
 use crate::progress::lock;
 use crate::progress::thread_usage::ThreadUsage;
-use crate::progress::wait::{SPINS_FOR_RUNNING_PEER, yield_once};
+use crate::progress::wait::running_peer::POLLS_FOR_RUNNING_PEER;
+use crate::progress::wait::yield_once;
 use ferry_transport::ProcId;
 use std::time::{Duration, Instant};
 
@@ -38,10 +39,9 @@ impl Device {
 
     /// Does the program go on with its loop of tests, as the peer runs on another core?
     fn spins_for(&mut self, peer: impl FnOnce(&mut Device) -> Option<ProcId>) -> bool {
-        let spins = self.test_backoff.spins < SPINS_FOR_RUNNING_PEER && {
+        let spins = self.test_backoff.spins < POLLS_FOR_RUNNING_PEER && {
             let peer = peer(self);
-            self.core_balance.awaited = peer;
-            peer.is_some_and(|peer| self.worker.transports.runs_elsewhere(peer))
+            self.awaits_running(peer)
         };
         self.test_backoff.spins = if spins {
             self.test_backoff.spins + 1

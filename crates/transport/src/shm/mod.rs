@@ -37,6 +37,7 @@ mod cma;
 mod coll;
 mod control;
 mod core_sharing;
+mod drain;
 mod early;
 mod fastbox;
 mod layout;

@@ -1,19 +1,18 @@
-//! A peer on this node: opening its rings, and delivering what comes from it.
+//! A peer on this node: what is known of it, and opening its rings.
 
 use super::Shm;
 use super::announcements::{AnnouncementWords, Announcements};
 use super::cells::Cells;
 use super::cma::{CooperativeCopies, CopyTable};
 use super::control::CONTROL_BYTES;
-use super::early::EarlyBody;
 use super::fastbox::Fastbox;
 use super::layout::{ANNOUNCEMENTS_AT, COPY_TABLE_AT, MAPPED_BYTES, STRIDE_BYTES, map};
 use super::memory::{self, FASTBOX_AT};
-use super::pair::{Next, Pair};
-use super::reassembly::{Reassembly, reassemble, reassemble_early};
+use super::pair::Pair;
+use super::reassembly::Reassembly;
 use super::ring::{Reader, Writer};
+use crate::TransportError;
 use crate::poll_throttle::PollThrottle;
-use crate::{Inbox, ProcId, TransportError};
 use std::sync::atomic::Ordering;
 
 /// What is known of one local peer.
@@ -33,42 +32,9 @@ pub(super) struct Peer {
     pub throttle: PollThrottle,
 }
 
-/// Shortest record, bytes, that is reported as a first touch of memory ([`Inbox::first_touch`]). A
-/// choice: half a page; shorter ones rarely fault.
-const FIRST_TOUCH_MIN_BYTES: usize = 2048;
-
-/// Records taken from one ring before the next ring is polled. A choice.
-const RECORDS_PER_POLL: usize = 32;
-/// After this many bytes from a peer's cells a poll ends. Measured (docs/measured/shm.md).
-const CELL_BYTES_PER_POLL: usize = 32 * 1024;
-
-/// Shortest message, head and body, bytes, after which a poll ends where ranks outnumber cores. The
-/// caller may have waited for it and post a receive for the next one, which would otherwise be
-/// unexpected and copied once more. Measured (docs/measured/shm.md). With a core each,
-/// [`PollThrottle`] decides.
-const STOP_AFTER_MIN_BYTES: usize = 2048;
-
 /// On nodes with more processes than this, a pair has half of the cells. A choice: cells then take
 /// no more memory than the rings' records.
 const ALL_CELLS_MAX_RANKS: usize = 16;
-
-/// Delivers a record: a message, or the next part of a split one. Returns whether it was a message
-/// that is unexpected.
-#[inline(always)]
-fn deliver(
-    from: ProcId,
-    partial: &mut Option<Reassembly>,
-    message: u8,
-    record: &[u8],
-    more: bool,
-    inbox: &mut dyn Inbox,
-) -> Result<bool, TransportError> {
-    if more || partial.is_some() {
-        reassemble(from, partial, message, record, more, inbox)?;
-        return Ok(false);
-    }
-    Ok(inbox.on_message(from, message, record))
-}
 
 impl Shm {
     /// Maps the ring from local process `from` to local process `to`.
@@ -175,123 +141,5 @@ impl Shm {
         }
         self.ring_opens_seen = requests;
         Ok(())
-    }
-
-    /// Delivers from the peers whose bit is set in this process's bitmap. Returns how many
-    /// messages.
-    pub(super) fn drain_active(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
-        let mine = &self.controls[self.me];
-        let mut delivered = 0;
-        for w in 0..self.locals.len().div_ceil(64) {
-            if mine.active[w].load(Ordering::Relaxed) == 0 {
-                continue;
-            }
-            let mut bits = mine.active[w].swap(0, Ordering::SeqCst);
-            while bits != 0 {
-                let from = w * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                if from >= self.locals.len() || self.unmapped.contains(&from) {
-                    continue;
-                }
-                if let Err(e) = self.peer(from).map(|_| ()) {
-                    self.unmapped.push(from);
-                    mine.active[w].fetch_or(bits, Ordering::SeqCst);
-                    return Err(e);
-                }
-                let (n, more) = self.drain(from, inbox)?;
-                delivered += n;
-                if more {
-                    mine.active[w].fetch_or(1 << (from % 64), Ordering::SeqCst);
-                }
-            }
-        }
-        Ok(delivered)
-    }
-
-    /// Delivers from one peer. Returns how many messages, and whether more may be there.
-    #[inline]
-    pub(super) fn drain(
-        &mut self,
-        from: usize,
-        inbox: &mut dyn Inbox,
-    ) -> Result<(usize, bool), TransportError> {
-        let (process, core_each) = (self.locals[from], self.core_each);
-        let Some(peer) = self.peers[from].as_mut() else {
-            return Ok((0, false));
-        };
-        let Peer {
-            pair,
-            reassembly,
-            throttle,
-            ..
-        } = &mut **peer;
-        let wake_if = |room_was_awaited: bool| {
-            if room_was_awaited {
-                self.controls[from].wake_if_asleep();
-            }
-        };
-        let mut delivered = 0;
-        let mut in_cells = 0;
-        while delivered < RECORDS_PER_POLL {
-            let touched = pair.is_touched();
-            match pair.next() {
-                Next::Nothing => return Ok((delivered, false)),
-                Next::Fastbox(message, bytes) => {
-                    if throttle.stops_after(inbox.on_message(process, message, bytes)) {
-                        return Ok((delivered + 1, true));
-                    }
-                }
-                Next::Record(message, bytes, more) => {
-                    if !touched && bytes.len() >= FIRST_TOUCH_MIN_BYTES {
-                        inbox.first_touch();
-                    }
-                    let is_part = more || reassembly.is_some();
-                    let unexpected = deliver(process, reassembly, message, bytes, more, inbox)?;
-                    let last = if is_part {
-                        !more
-                    } else {
-                        throttle.stops_after(unexpected)
-                            || !core_each && bytes.len() >= STOP_AFTER_MIN_BYTES
-                    };
-                    wake_if(pair.release());
-                    if last {
-                        return Ok((delivered + 1, true));
-                    }
-                }
-                Next::InCell(message, bytes, more, first_touch) => {
-                    if first_touch {
-                        inbox.first_touch();
-                    }
-                    in_cells += bytes.len();
-                    deliver(process, reassembly, message, bytes, more, inbox)?;
-                    wake_if(pair.release_cell());
-                    // The poll ends, so that this process writes into the cells that it has just
-                    // read.
-                    if in_cells >= CELL_BYTES_PER_POLL {
-                        return Ok((delivered + 1, true));
-                    }
-                }
-                Next::Early(message, record) => {
-                    if record.first_touch {
-                        inbox.first_touch();
-                    }
-                    let body = EarlyBody::new(pair, record.body_len);
-                    let head = record.head();
-                    if !reassemble_early(process, reassembly, message, head, &body, inbox)? {
-                        return Ok((delivered, true));
-                    }
-                    wake_if(pair.release_cell());
-                    return Ok((delivered + 1, true));
-                }
-                Next::Malformed => {
-                    return Err(TransportError::Malformed {
-                        peer: process,
-                        what: "a record of impossible length",
-                    });
-                }
-            }
-            delivered += 1;
-        }
-        Ok((delivered, true))
     }
 }

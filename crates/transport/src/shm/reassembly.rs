@@ -17,6 +17,15 @@ pub struct Reassembly {
     delivery: Delivery,
 }
 
+/// One record of a message.
+pub struct Part<'a> {
+    /// The message's number.
+    pub message: u8,
+    pub bytes: &'a [u8],
+    /// Other parts follow.
+    pub more: bool,
+}
+
 /// How the parts are delivered.
 enum Delivery {
     /// Each as it comes, with this head of this many bytes.
@@ -46,10 +55,10 @@ impl Reassembly {
     pub fn begin(
         from: ProcId,
         message: u8,
-        record: &[u8],
+        bytes: &[u8],
         inbox: &mut dyn Inbox,
     ) -> Result<Reassembly, MalformedRecords> {
-        let (total, start) = record.split_first_chunk::<8>().ok_or(MalformedRecords)?;
+        let (total, start) = bytes.split_first_chunk::<8>().ok_or(MalformedRecords)?;
         let total = usize::try_from(u64::from_le_bytes(*total)).map_err(|_| MalformedRecords)?;
         if total > SPLIT_MAX_BYTES || total <= start.len() {
             return Err(MalformedRecords);
@@ -145,21 +154,28 @@ impl Reassembly {
                 return Ok(false);
             }
             let more = bytes.len() < self.remaining;
-            self.append(from, message, bytes, more, inbox)?;
+            let part = Part {
+                message,
+                bytes,
+                more,
+            };
+            self.append(from, &part, inbox)?;
         }
         Ok(true)
     }
 
-    /// Takes the next part. `more`: others follow. True: the message is complete and has been
-    /// delivered.
+    /// Takes the next part. True: the message is complete and has been delivered.
     pub fn append(
         &mut self,
         from: ProcId,
-        message: u8,
-        record: &[u8],
-        more: bool,
+        part: &Part<'_>,
         inbox: &mut dyn Inbox,
     ) -> Result<bool, MalformedRecords> {
+        let &Part {
+            message,
+            bytes: record,
+            more,
+        } = part;
         let remaining = self
             .remaining
             .checked_sub(record.len())
@@ -188,17 +204,15 @@ impl Reassembly {
 pub fn reassemble(
     from: ProcId,
     partial: &mut Option<Reassembly>,
-    message: u8,
-    record: &[u8],
-    more: bool,
+    part: &Part<'_>,
     inbox: &mut dyn Inbox,
 ) -> Result<(), TransportError> {
     let whole = match partial {
-        None => Reassembly::begin(from, message, record, inbox).map(|begun| {
+        None => Reassembly::begin(from, part.message, part.bytes, inbox).map(|begun| {
             *partial = Some(begun);
             false
         }),
-        Some(begun) => begun.append(from, message, record, more, inbox),
+        Some(begun) => begun.append(from, part, inbox),
     };
     match whole {
         Ok(true) => *partial = None,
@@ -258,6 +272,14 @@ mod tests {
         }
     }
 
+    fn part(message: u8, bytes: &[u8], more: bool) -> Part<'_> {
+        Part {
+            message,
+            bytes,
+            more,
+        }
+    }
+
     fn first(total: u64, start: &[u8]) -> Vec<u8> {
         [&total.to_le_bytes(), start].concat()
     }
@@ -271,8 +293,8 @@ mod tests {
             };
             let mut long = Reassembly::begin(3, 7, &first(9, b"headab"), &mut seen)
                 .unwrap_or_else(|_| panic!("sound"));
-            assert_eq!(long.append(3, 7, b"cd", true, &mut seen), Ok(false));
-            assert_eq!(long.append(3, 7, b"e", false, &mut seen), Ok(true));
+            assert_eq!(long.append(3, &part(7, b"cd", true), &mut seen), Ok(false));
+            assert_eq!(long.append(3, &part(7, b"e", false), &mut seen), Ok(true));
             match head {
                 None => assert_eq!(seen.whole, b"headabcde"),
                 Some(_) => assert_eq!(seen.parts, b"abcde"),
@@ -299,7 +321,7 @@ mod tests {
             let mut long = Reassembly::begin(3, 7, &first(9, b"headab"), &mut seen)
                 .unwrap_or_else(|_| panic!("sound"));
             assert_eq!(
-                long.append(3, message, record, more, &mut seen),
+                long.append(3, &part(message, record, more), &mut seen),
                 Err(MalformedRecords)
             );
         }

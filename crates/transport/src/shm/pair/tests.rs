@@ -8,7 +8,7 @@ use crate::shm::memory::{
     CELL_BYTES, CELLS_AT, CELLS_PER_PAIR, FASTBOX_AT, FASTBOX_BYTES, LINE_BYTES, RECORDS_AT,
     RING_BYTES,
 };
-use crate::shm::reassembly::{Reassembly, reassemble, reassemble_early};
+use crate::shm::reassembly::{Part, Reassembly, reassemble, reassemble_early};
 use crate::shm::ring::{RECORD_MAX_BYTES, SPLIT_MAX_BYTES};
 use crate::shm::test_ring::TestRing;
 use crate::{Inbox, ProcId};
@@ -252,8 +252,17 @@ fn fuzz_shared_memory() {
                             );
                             inbox.streams = at % 2 == 1;
                             if (more || long.is_some())
-                                && reassemble(1, &mut long, message, bytes, more, &mut inbox)
-                                    .is_err()
+                                && reassemble(
+                                    1,
+                                    &mut long,
+                                    &Part {
+                                        message,
+                                        bytes,
+                                        more,
+                                    },
+                                    &mut inbox,
+                                )
+                                .is_err()
                             {
                                 outcome.push(1 << 23 | inbox.bytes);
                                 break;
