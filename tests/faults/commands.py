@@ -24,34 +24,18 @@ def commands(cases):
             words=["not-executable", one_line],
             within=2,
         )
-    cases.case(
+    cases.job(
         "an algorithm that is none",
-        cases.mpiexec("-n", 1, cases.die, "fine", environment={"FERRY_COLL_BCAST": "magic"}),
+        1,
+        "fine",
+        environment={"FERRY_COLL_BCAST": "magic"},
         status="bad",
         words=['FERRY_COLL_BCAST is "magic"; what can be chosen is auto, messages, '],
         within=2,
     )
-    cases.case(
-        "no ranks",
-        cases.mpiexec("-n", 0, cases.die, "fine"),
-        status="bad",
-        words=[r"\b0\b", one_line],
-        within=2,
-    )
-    cases.case(
-        "negative ranks",
-        cases.mpiexec("-n", "-3", cases.die, "fine"),
-        status="bad",
-        words=["-3"],
-        within=2,
-    )
-    cases.case(
-        "ranks that are no number",
-        cases.mpiexec("-n", "two", cases.die, "fine"),
-        status="bad",
-        words=["two"],
-        within=2,
-    )
+    cases.job("no ranks", 0, "fine", status="bad", words=[r"\b0\b", one_line], within=2)
+    cases.job("negative ranks", "-3", "fine", status="bad", words=["-3"], within=2)
+    cases.job("ranks that are no number", "two", "fine", status="bad", words=["two"], within=2)
     cases.case(
         "an unknown option",
         cases.mpiexec("--sail-fast", "-n", 2, cases.die, "fine"),

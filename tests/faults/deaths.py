@@ -7,12 +7,27 @@ import time
 
 from faults.harness import processes
 
+THREAD = {"FERRY_PROGRESS": "thread"}
+
 
 def deaths(cases):
-    die, host = cases.die, re.escape(os.uname().nodename)
-    named = [r"rank 2\b", host, r"\bpid \d+|\bprocess \d+"]
+    ends(cases)
+    aborts(cases)
+    alone(cases)
+    killed_launcher(cases)
+    killed_by_hand(cases)
+    interrupted(cases)
+
+
+def named(rank):
+    """What a report says of the rank that has died."""
+    return [rf"rank {rank}\b", re.escape(os.uname().nodename), r"\bpid \d+|\bprocess \d+"]
+
+
+def ends(cases):
+    """The last rank ends in every way."""
     for ranks in (3, 16):
-        last = [rf"rank {ranks - 1}\b", *named[1:]]
+        last = named(ranks - 1)
         for how, status, cause in (
             ("kill", 137, r"SIGKILL|signal 9|killed"),
             ("segv", 139, r"SIGSEGV|signal 11|segmentation"),
@@ -21,68 +36,52 @@ def deaths(cases):
             ("exit", "bad", r"finali[sz]"),
             ("abort", 42, r"MPI_Abort"),
         ):
-            cases.case(
-                f"{how} on {ranks}",
-                cases.mpiexec("-n", ranks, die, how),
-                status=status,
-                words=[*last, cause],
-                within=2.5,
+            cases.job(
+                f"{how} on {ranks}", ranks, how, status=status, words=[*last, cause], within=2.5
             )
-    cases.case(
-        "what was printed before an abort is not lost",
-        cases.mpiexec("-n", 2, die, "abort-said"),
-        status=42,
-        words=["last words", "MPI_Abort"],
-        within=2.5,
-    )
-    cases.case(
-        "abort with code 0",
-        cases.mpiexec("-n", 2, die, "abort0"),
-        status=0,
-        within=2.5,
-        words=["MPI_Abort"],
-    )
-    cases.case(
-        "abort of one's own communicator",
-        cases.mpiexec("-n", 2, die, "abort-self"),
-        status=5,
-        words=["MPI_Abort"],
-        within=2.5,
-    )
-    cases.case(
-        "killed with a child of its own",
-        cases.mpiexec("-n", 2, die, "children"),
-        status=137,
-        within=2.5,
-    )
-    thread = {"FERRY_PROGRESS": "thread"}
     for how, status, cause in (
         ("abort", 42, "MPI_Abort"),
         ("exit", "bad", r"finali[sz]"),
         ("kill", 137, r"SIGKILL|signal 9|killed"),
     ):
-        result = cases.mpiexec("-n", 3, die, how, environment=thread)
-        cases.case(
+        cases.job(
             f"{how} with a progress thread",
-            result,
+            3,
+            how,
+            environment=THREAD,
             status=status,
-            words=[*named, cause],
+            words=[*named(2), cause],
             within=2.5,
         )
-    cases.case(
-        "all is well with a progress thread",
-        cases.mpiexec("-n", 3, die, "fine", environment=thread),
-        status=0,
-        quiet=True,
-        within=5,
+    cases.job("killed with a child of its own", 2, "children", status=137, within=2.5)
+    cases.job("an exit status after finalizing", 3, "return", status=9, within=5)
+    for thread, beside in (({}, ""), (THREAD, " with a progress thread")):
+        name = f"all is well{beside}"
+        cases.job(name, 3, "fine", environment=thread, status=0, quiet=True, within=5)
+
+
+def aborts(cases):
+    cases.job(
+        "what was printed before an abort is not lost",
+        2,
+        "abort-said",
+        status=42,
+        words=["last words", "MPI_Abort"],
+        within=2.5,
     )
-    cases.case(
-        "an exit status after finalizing",
-        cases.mpiexec("-n", 3, die, "return"),
-        status=9,
-        within=5,
+    cases.job("abort with code 0", 2, "abort0", status=0, within=2.5, words=["MPI_Abort"])
+    cases.job(
+        "abort of one's own communicator",
+        2,
+        "abort-self",
+        status=5,
+        words=["MPI_Abort"],
+        within=2.5,
     )
-    cases.case("all is well", cases.mpiexec("-n", 3, die, "fine"), status=0, quiet=True, within=5)
+
+
+def alone(cases):
+    """A rank that was started without mpiexec."""
     cases.case("killed without mpiexec", cases.alone("kill"), status=-9)
     cases.case(
         "printed and aborted without mpiexec",
@@ -91,9 +90,6 @@ def deaths(cases):
         words=["last words"],
     )
     cases.case("aborted without mpiexec", cases.alone("abort"), status=42)
-    killed_launcher(cases)
-    killed_by_hand(cases)
-    interrupted(cases)
 
 
 def killed_launcher(cases):
@@ -132,7 +128,6 @@ def interrupted(cases):
 
 
 def backtraces(cases):
-    die = cases.die
     for how, status, cause in (
         ("segv", 139, r"SIGSEGV, invalid memory access at 0x8"),
         ("bus", 135, r"SIGBUS, memory that cannot be reached"),
@@ -141,45 +136,46 @@ def backtraces(cases):
         ("assert", 134, r"SIGABRT, abort"),
         ("overflow", 139, r"SIGSEGV, invalid memory access"),
     ):
-        cases.case(
+        cases.job(
             f"backtrace of {how}",
-            cases.mpiexec("-n", 3, die, how),
+            3,
+            how,
             status=status,
             words=[rf"rank 2 of 3 \(pid \d+\): {cause}", r"die-\d+\(.*\[0x"],
             within=2.5,
         )
-        cases.case(
+        cases.job(
             f"no backtrace of {how} with FERRY_BACKTRACE=0",
-            cases.mpiexec("-n", 3, die, how, environment={"FERRY_BACKTRACE": "0"}),
+            3,
+            how,
+            environment={"FERRY_BACKTRACE": "0"},
             status=status,
             without=["backtrace"],
             within=2.5,
         )
     for how in ("own-handler", "own-handler-later"):
-        cases.case(
+        cases.job(
             f"no backtrace with the program's {how}",
-            cases.mpiexec("-n", 3, die, how),
+            3,
+            how,
             status=3,
             words=["own handler"],
             without=["backtrace"],
             within=2.5,
         )
-    cases.case(
+    cases.job(
         "backtrace of a thread",
-        cases.mpiexec("-n", 3, die, "segv-thread"),
+        3,
+        "segv-thread",
         status=139,
         words=[r"rank 2 of 3 \(pid \d+\): SIGSEGV", r"die-\d+\(.*\[0x"],
         within=2.5,
     )
-    cases.case(
+    cases.job(
         "backtrace beside guards by mprotect",
-        cases.mpiexec(
-            "-n",
-            3,
-            die,
-            "segv",
-            environment={"FERRY_OVERLAP": "always", "FERRY_OVERLAP_GUARD": "mprotect"},
-        ),
+        3,
+        "segv",
+        environment={"FERRY_OVERLAP": "always", "FERRY_OVERLAP_GUARD": "mprotect"},
         status=139,
         words=[r"rank 2 of 3 \(pid \d+\): SIGSEGV"],
         within=5,

@@ -24,45 +24,37 @@ def hangs(cases):
     no_hangs(cases)
 
 
+def hang(cases, name, ranks, *how, within=6, **expected):
+    """A job of die.c that mpiexec ends because it hangs, or that ends because it would."""
+    cases.job(name, ranks, *how, status="bad", within=within, **expected)
+
+
 def messages(cases):
     """Receives and requests that nothing will complete."""
-    die = cases.die
-    cases.case(
+    hang(
+        cases,
         "two receives facing each other",
-        cases.mpiexec("-n", 2, die, "face"),
-        status="bad",
-        within=6,
+        2,
+        "face",
         words=["MPI_Recv", "rank", r"\b17\b", "receiv"],
     )
-    cases.case(
-        "everybody receives first",
-        cases.mpiexec("-n", 4, die, "ring"),
-        status="bad",
-        within=6,
-        words=["MPI_Recv"],
-    )
-    cases.case(
+    hang(cases, "everybody receives first", 4, "ring", words=["MPI_Recv"])
+    hang(
+        cases,
         "receives that are waited for",
-        cases.mpiexec("-n", 2, die, "awaited"),
-        status="bad",
-        within=6,
+        2,
+        "awaited",
         words=[
             r"MPI_Wait +MPI_COMM_WORLD +rank 1 +23",
             "ranks 0 and 1 wait for each other, all receiving",
         ],
     )
-    cases.case(
-        "a peer that has finished",
-        cases.mpiexec("-n", 3, die, "gone"),
-        status="bad",
-        within=6,
-        words=["MPI_Recv", "finish|finali[sz]"],
-    )
-    cases.case(
+    hang(cases, "a peer that has finished", 3, "gone", words=["MPI_Recv", "finish|finali[sz]"])
+    hang(
+        cases,
         "generalised requests that nobody completes",
-        cases.mpiexec("-n", 2, die, "general"),
-        status="bad",
-        within=6,
+        2,
+        "general",
         words=[
             "rank 1 waits in MPI_Waitall for generalised requests",
             "its own program",
@@ -70,37 +62,35 @@ def messages(cases):
         ],
         without=["no rank will send"],
     )
-    cases.case(
+    hang(
+        cases,
         "requests of which some are waited for in vain",
-        cases.mpiexec("-n", 2, die, "several"),
-        status="bad",
-        within=6,
+        2,
+        "several",
         words=[
             "MPI_Waitall +MPI_COMM_WORLD +rank 1, 1 more +31",
-            "rank 0, MPI_Waitall: a receive from rank 1, tag 31, on MPI_COMM_WORLD; "
-            "a receive from rank 1, tag 32, on MPI_COMM_WORLD",
+            (
+                "rank 0, MPI_Waitall: a receive from rank 1, tag 31, on MPI_COMM_WORLD; "
+                "a receive from rank 1, tag 32, on MPI_COMM_WORLD"
+            ),
             "ranks 0 and 1 wait for each other, all receiving",
         ],
     )
-    cases.case(
+    hang(
+        cases,
         "a partition that is not released",
-        cases.mpiexec("-n", 2, die, "not-ready"),
-        status="bad",
-        within=6,
+        2,
+        "not-ready",
         words=["rank 0 waits in MPI_Wait for MPI_Psend_init, 1 of 4 not ready", "MPI_Pready"],
     )
-    cases.case(
-        "a message with another tag",
-        cases.mpiexec("-n", 2, die, "tag"),
-        status="bad",
-        within=6,
-        words=["MPI_Recv", r"\b9\b"],
-    )
+    hang(cases, "a message with another tag", 2, "tag", words=["MPI_Recv", r"\b9\b"])
     for wires in ("shm", "tcp"):
         forced = {"FERRY_TRANSPORTS": wires}
-        cases.case(
+        cases.job(
             f"messages that are never received, {wires}",
-            cases.mpiexec("-n", 2, die, "unreceived", environment=forced),
+            2,
+            "unreceived",
+            environment=forced,
             status=0,
             within=6,
             words=["rank 0.*MPI_Finalize.*2 messages.*4 bytes from rank 1 with tag 8"],
@@ -109,7 +99,6 @@ def messages(cases):
 
 def windows(cases):
     """One-sided communication."""
-    die = cases.die
     for how, words in (
         ("lock", ["MPI_Win_lock +window grid +the lock of rank 0, which rank 2 holds"]),
         (
@@ -123,54 +112,43 @@ def windows(cases):
         ("wait", ["MPI_Win_wait +window grid +MPI_Win_complete of its origins"]),
         ("wait-one", ["MPI_Win_wait +window grid +MPI_Win_complete of rank 2"]),
     ):
-        cases.case(
-            f"one-sided communication: {how}",
-            cases.mpiexec("-n", 3, die, f"window-{how}", 2),
-            status="bad",
-            within=6,
-            words=words,
-        )
-    cases.case(
+        hang(cases, f"one-sided communication: {how}", 3, f"window-{how}", 2, words=words)
+    hang(
+        cases,
         "a rank that dies with a lock",
-        cases.mpiexec("-n", 3, die, "window-death", 2),
-        status="bad",
-        within=6,
+        3,
+        "window-death",
+        2,
         words=["rank 2.*(SIGKILL|signal 9)"],
     )
 
 
 def collectives(cases):
     """Collectives that not all ranks enter, or in another order."""
-    die = cases.die
-    cases.case(
+    hang(
+        cases,
         "a collective that one rank did not enter",
-        cases.mpiexec("-n", 3, die, "missing"),
-        status="bad",
-        within=6,
+        3,
+        "missing",
         words=["MPI_Allreduce", "MPI_Recv", "enter|collective"],
     )
-    cases.case(
+    hang(
+        cases,
         "a non-blocking collective that one rank did not start",
-        cases.mpiexec("-n", 3, die, "missing-request"),
-        status="bad",
+        3,
+        "missing-request",
         within=8,
         words=[
             "0, 1  MPI_Wait +MPI_COMM_WORLD +MPI_Ibarrier, collective #2",
             r"ranks 0, 1 wait in MPI_Wait for MPI_Ibarrier \(collective #2\) on MPI_COMM_WORLD",
         ],
     )
-    cases.case(
-        "another collective",
-        cases.mpiexec("-n", 3, die, "other"),
-        status="bad",
-        within=8,
-        words=["collective"],
-    )
-    cases.case(
+    hang(cases, "another collective", 3, "other", within=8, words=["collective"])
+    hang(
+        cases,
         "groups that are merged in two orders",
-        cases.mpiexec("-n", 4, die, "merge"),
-        status="bad",
-        within=6,
+        4,
+        "merge",
         words=[
             "rank 3 of 4: MPI_Intercomm_merge",
             "MPI_ERR_ARG",
@@ -181,58 +159,56 @@ def collectives(cases):
 
 def mismatches(cases):
     """Ranks that are in different collectives, or have different roots."""
-    die = cases.die
     for wires in ("shm", "tcp"):
         forced = {"FERRY_TRANSPORTS": wires}
-        cases.case(
+        hang(
+            cases,
             f"another collective of as many bytes, {wires}",
-            cases.mpiexec("-n", 2, die, "mixed", environment=forced),
-            status="bad",
-            within=6,
+            2,
+            "mixed",
+            environment=forced,
             words=["is in MPI_Iall(gather|reduce) where this rank is in MPI_Iall(gather|reduce)"],
         )
-        cases.case(
+        hang(
+            cases,
             f"a collective that blocks with one that does not, {wires}",
-            cases.mpiexec("-n", 2, die, "forms", environment=forced),
-            status="bad",
-            within=6,
+            2,
+            "forms",
+            environment=forced,
             words=["MPI_Barrier", "MPI_Ibarrier"],
         )
         for calls, first, second in MISMATCHES:
             for ranks in (2, 4):
                 for before in (0, 4):  # with 4, small collectives have a board in shared memory
-                    how = ["-n", ranks, die, f"mismatch-{calls}", ranks - 1, before]
-                    cases.case(
-                        f"{calls} on {ranks} after {before}, {wires}",
-                        cases.mpiexec(*how, environment=forced),
-                        status="bad",
-                        within=6,
-                        words=[first, second, "same collectives in the same order"],
-                    )
+                    how = [f"mismatch-{calls}", ranks - 1, before]
+                    name = f"{calls} on {ranks} after {before}, {wires}"
+                    words = [first, second, "same collectives in the same order"]
+                    hang(cases, name, ranks, *how, environment=forced, words=words)
     # The data of one may lie where the other's signature is: then it is not named.
-    cases.case(
+    hang(
+        cases,
         "a barrier where others are in an alltoall that fills several slots of their board",
-        cases.mpiexec("-n", 16, die, "mismatch-alltoall-barrier", 15, 4),
-        status="bad",
-        within=6,
+        16,
+        "mismatch-alltoall-barrier",
+        15,
+        4,
         words=["MPI_(Alltoall|Barrier)", "same collectives in the same order"],
     )
 
 
 def lengths(cases):
     """Ranks whose lengths differ."""
-    die = cases.die
     for wires in ("shm", "tcp"):
         forced = {"FERRY_TRANSPORTS": wires}
         for call in ("allreduce", "alltoall", "bcast", "iallreduce"):
             for ranks in (2, 4):
-                cases.case(
+                hang(
+                    cases,
                     f"{call} with lengths that differ on {ranks}, {wires}",
-                    cases.mpiexec(
-                        "-n", ranks, die, f"lengths-{call}", ranks - 1, environment=forced
-                    ),
-                    status="bad",
-                    within=6,
+                    ranks,
+                    f"lengths-{call}",
+                    ranks - 1,
+                    environment=forced,
                     words=[
                         f"MPI_ERR_TRUNCATE: rank [0-9] (sent [0-9]+ bytes in MPI_{call}"
                         f"|takes part in MPI_{call} with [0-9]+ bytes)"
@@ -241,9 +217,12 @@ def lengths(cases):
     # Some of these wait at a board, one by messages.
     for call in ("allreduce", "alltoall", "iallreduce"):
         for ranks in (2, 4):
-            cases.case(
+            cases.job(
                 f"{call} with lengths that differ on {ranks}, returned to each",
-                cases.mpiexec("-n", ranks, die, f"lengths-{call}", ranks - 1, "return"),
+                ranks,
+                f"lengths-{call}",
+                ranks - 1,
+                "return",
                 status=0,
                 within=6,
                 words=[f"rank {rank}: truncated" for rank in range(ranks)],
@@ -252,57 +231,36 @@ def lengths(cases):
 
 def threads(cases):
     """With a progress thread, or several threads that call MPI."""
-    die = cases.die
-    for how, words in (
-        ("face", ["MPI_Recv", r"\b17\b"]),
-        ("missing", ["MPI_Allreduce", "MPI_Recv"]),
-    ):
-        result = cases.mpiexec("-n", 2, die, how, environment={"FERRY_PROGRESS": "thread"})
-        cases.case(f"{how} with a progress thread", result, status="bad", within=6, words=words)
+    thread = {"FERRY_PROGRESS": "thread"}
+    received = ["MPI_Recv", r"\b17\b"]
+    for how, words in (("face", received), ("missing", ["MPI_Allreduce", "MPI_Recv"])):
+        hang(cases, f"{how} with a progress thread", 2, how, environment=thread, words=words)
     for how in ("face", "join", "both", "last"):
-        for wires in ("shm", "tcp"):
-            result = cases.mpiexec(
-                "-n", 2, die, f"threads-{how}", environment={"FERRY_TRANSPORTS": wires}
-            )
-            cases.case(
-                f"threads that all wait ({how}, {wires})",
-                result,
+        for beside, environment in (
+            ("shm", {"FERRY_TRANSPORTS": "shm"}),
+            ("tcp", {"FERRY_TRANSPORTS": "tcp"}),
+            ("a progress thread", thread),
+        ):
+            cases.job(
+                f"threads that all wait ({how}), {beside}",
+                2,
+                f"threads-{how}",
+                environment=environment,
                 status=125,
                 within=6,
-                words=["MPI_Recv", r"\b17\b"],
+                words=received,
             )
-        result = cases.mpiexec(
-            "-n", 2, die, f"threads-{how}", environment={"FERRY_PROGRESS": "thread"}
-        )
-        cases.case(
-            f"threads that all wait ({how}) and a progress thread",
-            result,
-            status=125,
-            within=6,
-            words=["MPI_Recv", r"\b17\b"],
-        )
-    cases.case(
-        "a thread outside of MPI that will send",
-        cases.mpiexec("-n", 2, die, "threads-late"),
-        status=0,
-        quiet=True,
-        within=8,
+    cases.job(
+        "a thread outside of MPI that will send", 2, "threads-late", status=0, quiet=True, within=8
     )
 
 
 def no_hangs(cases):
     """A wait that ends by itself, or that the user ends."""
-    die = cases.die
-    cases.case(
-        "a long wait is no hang",
-        cases.mpiexec("-n", 3, die, "wait-long"),
-        status=0,
-        quiet=True,
-        within=8,
-    )
+    cases.job("a long wait is no hang", 3, "wait-long", status=0, quiet=True, within=8)
     cases.case(
         "the time limit",
-        cases.mpiexec("--timeout", 1, "-n", 2, die, "busy"),
+        cases.mpiexec("--timeout", 1, "-n", 2, cases.die, "busy"),
         status="bad",
         within=4,
         words=["time"],

@@ -110,6 +110,11 @@ class Cases:
             os.kill(pid, signal.SIGKILL)
         self.tally.add(f"faults/{name}", problem, output, seconds)
 
+    def job(self, name, ranks, *how, environment=None, prepare=None, **expected):
+        """Runs die.c on so many ranks and judges what came of it."""
+        result = self.mpiexec("-n", ranks, self.die, *how, environment=environment, prepare=prepare)
+        self.case(name, result, **expected)
+
     def alone(self, how):
         """die.c without mpiexec."""
         with tempfile.TemporaryDirectory() as scratch:

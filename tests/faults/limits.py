@@ -14,19 +14,16 @@ def limits(cases):
     def memory(megabytes):
         return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
-    cases.case(
+    cases.job(
         "32 ranks with 64 open files",
-        cases.mpiexec("-n", 32, cases.die, "fine", prepare=files(64)),
+        32,
+        "fine",
+        prepare=files(64),
         status="bad",
         words=["open files|RLIMIT_NOFILE|nofile|descriptor"],
         within=5,
     )
-    cases.case(
-        "4 ranks with 64 open files",
-        cases.mpiexec("-n", 4, cases.die, "fine", prepare=files(64)),
-        status=0,
-        within=5,
-    )
+    cases.job("4 ranks with 64 open files", 4, "fine", prepare=files(64), status=0, within=5)
     result = cases.mpiexec("-n", 2, cases.die, "fine", prepare=memory(24))
     cases.case(
         "24 MB of address space",
@@ -46,14 +43,20 @@ def limits(cases):
     result = cases.mpiexec("-n", 2, "sh", "-c", f"exec {cases.die} fine >&-")
     cases.case("standard output closed in the ranks", result, status=0, within=5)
     for how in ("closes", "reopens"):
-        cases.case(
+        cases.job(
             f"a program that {how} descriptors of MPI's",
-            cases.mpiexec("-n", 3, cases.die, how),
+            3,
+            how,
             status="bad",
             words=["MPI_Allreduce", "the program has closed a descriptor"],
             without=["hangs", "SIGBUS"],
             within=5,
         )
+    nobody_reads(cases)
+
+
+def nobody_reads(cases):
+    """The pipe to which ranks print has no reader."""
     read, write = os.pipe()
     os.close(read)
     start = time.monotonic()
