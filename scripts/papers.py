@@ -345,10 +345,8 @@ def check_digits(found, table):
         table.passed += 1
 
 
-def write(found, table):
-    commit = subprocess.run(
-        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True
-    ).stdout.strip()
+def draw(found):
+    """The plots: what the models predict over sizes."""
     names = {"dimmnet2": "as measured", "dimmnet2-planned": "as planned"}
     for file, title, unit, index, machines in (
         ("dimmnet2-latency", "DIMMnet-2: latency", "one way, µs", 0, names),
@@ -376,6 +374,13 @@ def write(found, table):
         series = {rapidio.FIGURES[f][1]: rapidio.series(found["rapidio"], f) for f in figures}
         curve = plots.curves(title, "bytes", unit, series, "predicted by the models")
         (OUT / f"{file}.svg").write_text(curve)
+
+
+def write(found, table):
+    commit = subprocess.run(
+        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+    draw(found)
     with (OUT / "results.csv").open("w", newline="") as out:
         csv.writer(out, lineterminator="\n").writerows(digits(found))
     planned = found["dimmnet2"]["dimmnet2-planned"]
