@@ -9,6 +9,16 @@
 //!   reads ◀──── RankStatus in the node's Segment ◀── writes
 //! ```
 //!
+//! | modules | hold |
+//! |---|---|
+//! | `launcher`, `segment`, `status` | what a launcher makes for a node's ranks: sockets, shared memory |
+//! | `join`, `other_launcher` | how a rank finds its job: by mpiexec, or by PMI and PMIx |
+//! | `job_context`, `rank_info`, `nodes`, `cores` | what it knows then: its rank, who is where |
+//! | `client`, `messages` | the rank's connection to its launcher, and what goes over it |
+//! | `business_cards`, `names` | what ranks publish |
+//! | `spawn_order`, `soft`, `watched`, `own_launcher` | starting processes (MPI_Comm_spawn) |
+//! | `clock`, `thread`, `interfaces` | time, Ferry's own threads, network interfaces |
+//!
 //! `mpiexec` makes one [`Segment`] for each node and one socket pair for each rank. The
 //! [`RankInfo`] and the segment's descriptor lie in the rank's end of the socket before the rank
 //! starts. So [`join()`] is one system call that waits for nobody. Under another launcher (Hydra,
