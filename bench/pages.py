@@ -284,8 +284,8 @@ What messages, collectives, start-up and memory take within one node, with Ferry
 other MPIs.
 
 Measured on {about["date"]} at commit {about["commit"]} by `make bench`: {about["rounds"]} rounds,
-interleaved, on {about["cores"]} cores of {about["processor"]}, {about["system"]}. Peers: {peers}, from PyPI,
-with their own settings.
+interleaved, on {about["cores"]} cores of {about["processor"]}, {about["system"]}.
+Peers: {peers}, from PyPI, with their own settings.
 
 In each round all MPIs' programs are started, and then take turns figure by figure while the ranks
 of the others wait in read(2): what is compared was measured within seconds. Start-up and memory are
