@@ -51,7 +51,7 @@ pub fn mpif_h() -> String {
         );
     }
     for name in TIMES {
-        let _ = writeln!(out, "      DOUBLE PRECISION {name}\n      EXTERNAL {name}");
+        let _ = writeln!(out, "      {CLOCK} {name}\n      EXTERNAL {name}");
     }
     for name in ADDRESSES {
         let _ = writeln!(
@@ -64,6 +64,10 @@ pub fn mpif_h() -> String {
     }
     out
 }
+
+/// What the clocks return: C's double. Flags that make REAL wider, as gfortran's -fdefault-real-8,
+/// make DOUBLE PRECISION wider than that, too, and this kind not.
+const CLOCK: &str = "REAL(KIND=SELECTED_REAL_KIND(15,307))";
 
 /// Procedures of the library that programs pass by name.
 pub fn predefined_procedures() -> Vec<String> {
