@@ -15,6 +15,7 @@ use crate::device::PeerMemory;
 use crate::pt2pt::Buffer;
 use crate::request::Request;
 use crate::{Datatype, Op, Result, err};
+use ferry_datatype::Basic;
 use ferry_op::Predefined;
 use std::sync::Arc;
 
@@ -209,8 +210,14 @@ impl Win {
             }
             Reach::Peer(memory) => {
                 let elements = (at, target_buffer.count, &**target_buffer.datatype);
-                let writes = op.predefined_kind() != Some(Predefined::NoOp);
+                let kind = op.predefined_kind();
+                let writes = kind != Some(Predefined::NoOp);
                 self.with_accumulate_lock(target, || {
+                    if kind == Some(Predefined::Replace) && to.is_none() {
+                        let packed = (from.cast_mut(), len as i64, &**Datatype::basic(Basic::Byte));
+                        // SAFETY: the operands are packed, and have so many bytes.
+                        return unsafe { copy_peer(memory, true, packed, elements) };
+                    }
                     update_peer(memory, elements, writes, |values, element| {
                         let stride = element.extent();
                         let n = len / element.size().max(1) as usize;

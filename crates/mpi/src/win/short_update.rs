@@ -139,6 +139,11 @@ impl ShortUpdate {
         ShortUpdate([what, at.addr() as u64, value, compared])
     }
 
+    /// Does it replace the elements, whatever they are?
+    fn replaces(self) -> bool {
+        self.0[0] as u32 >> 16 == Predefined::Replace as u32
+    }
+
     /// Does the update of the elements at `at`. Returns their old values. Does nothing if the words
     /// make no sense.
     ///
@@ -187,12 +192,12 @@ impl ShortUpdate {
 }
 
 /// The elements of a short update: their type, and bytes in all. `None`: they are not predefined,
-/// or too long.
+/// have padding (MPI_SHORT_INT), or are too long.
 fn elements(target_buffer: &TargetBuffer<'_>) -> Option<(Basic, usize)> {
     let basic = target_buffer.datatype.basic_kind()?;
     let size = basic.form().size();
     let len = size.checked_mul(usize::try_from(target_buffer.count).ok()?)?;
-    let dense = target_buffer.count == 1 || target_buffer.datatype.is_dense();
+    let dense = target_buffer.datatype.is_dense();
     (dense && (1..=MAX_BYTES).contains(&len)).then_some((basic, len))
 }
 
@@ -287,7 +292,7 @@ impl Win {
         let len = elements(target_buffer).map_or(0, |(_, len)| len);
         let old = self.with_accumulate_lock(target, || match self.offer(target, update) {
             Some(done) => done,
-            None => update_by_copies(memory, update, len),
+            None => update_by_copies(memory, update, len, result.is_some()),
         });
         let old = old.map_err(|e| peer_error(e, target, call))?.to_ne_bytes();
         if let Some(result) = result {
@@ -403,15 +408,22 @@ pub(super) fn leave(
     })
 }
 
-/// Does an update of a peer's memory by system calls. Returns the old values.
+/// Does an update of a peer's memory by system calls. Returns the old values, if they are wanted.
 fn update_by_copies(
     memory: PeerMemory,
     update: ShortUpdate,
     len: usize,
+    wants_old: bool,
 ) -> std::result::Result<u64, ReadError> {
     let mut value = 0u64;
     let here: *mut u8 = (&raw mut value).cast();
     let there = [(update.0[1], len)];
+    if update.replaces() && !wants_old {
+        let new: *const u8 = (&raw const update.0[2]).cast();
+        // SAFETY: a word has room for the elements.
+        unsafe { memory.write(&[(new, len)], &there) }?;
+        return Ok(0);
+    }
     // SAFETY: `value` has room for the elements.
     unsafe { memory.read(&there, &[(here, len)]) }?;
     let before = value;
@@ -550,6 +562,8 @@ mod tests {
             (Basic::Int8, 9, false),
             (Basic::Int8, i64::MAX, false),
             (Basic::CDoubleComplex, 1, false),
+            (Basic::ShortInt, 1, false),
+            (Basic::FloatInt, 1, true),
         ] {
             let target_buffer = target_buffer(Datatype::basic(basic), count);
             // SAFETY: without an origin nothing is read.
