@@ -267,7 +267,7 @@ pub fn is_alone() -> bool {
 
 /// May several threads of the program be in MPI at once?
 #[inline]
-pub(crate) fn is_multiple() -> bool {
+pub fn is_multiple() -> bool {
     MULTIPLE.load(Ordering::Relaxed)
 }
 

@@ -81,6 +81,7 @@ impl Win {
         if !no_check {
             remote::await_locks();
             self.acquire(target, exclusive)?;
+            remote::await_own_lock(self, target);
         }
         let mut bits = LOCKED;
         if exclusive {

@@ -30,8 +30,8 @@ pub(super) use operations::{accumulate, transfer};
 pub(super) use pending::Pending;
 pub(super) use service::{State, post, register, take_post, unregister};
 pub(super) use synchronisation::{
-    await_locks, complete, flush, flush_all, flush_local, flush_local_all, lock_target, unlock,
-    unlock_all,
+    await_locks, await_own_lock, complete, flush, flush_all, flush_local, flush_local_all,
+    lock_target, unlock, unlock_all,
 };
 
 use crate::Op;

@@ -10,7 +10,7 @@ use crate::win::Win;
 use crate::win::target::{Reach, Target};
 use ferry_job::TAG_WINDOW_FLUSH;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Makes progress until `done`, which is first called at once. If the target is lost, everything
 /// under way to it ends first, with an error.
@@ -180,10 +180,29 @@ fn add(win: &Win, target: &Target, record: Record<'_>, at_once: bool) -> Result<
     Ok(())
 }
 
-/// Targets whose locks were asked for: windows' contexts and ranks.
-static ASKED_LOCKS: Mutex<Vec<(u64, u32)>> = Mutex::new(Vec::new());
+/// A lock that was asked for.
+struct AskedLock {
+    /// By which thread ([`this_thread`]).
+    thread: usize,
+    /// Of the window with this context, its target with this rank.
+    context: u64,
+    rank: u32,
+}
+
+/// Locks that were asked for, and may not have been given.
+static ASKED_LOCKS: Mutex<Vec<AskedLock>> = Mutex::new(Vec::new());
 /// How many they are.
 static ASKED_LOCKS_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// The thread that has called MPI_Win_lock for targets on other nodes. 0: none.
+static LOCKING_THREAD: AtomicUsize = AtomicUsize::new(0);
+/// Several threads have.
+static SEVERAL_LOCK: AtomicBool = AtomicBool::new(false);
+
+/// A number of this thread, not 0: an address of its own.
+fn this_thread() -> usize {
+    thread_local!(static PLACE: u8 = const { 0 });
+    PLACE.with(|place| std::ptr::from_ref(place).addr())
+}
 
 /// Asks for the lock of a target on another node. Does not block: later operations wait for it at
 /// the target.
@@ -191,7 +210,11 @@ pub(in crate::win) fn lock_target(win: &Win, target: &Target, exclusive: bool) -
     add(win, target, Record::Lock { exclusive }, false)?;
     if lock(&target.pending).on_lock_asked() {
         let mut asked = lock(&ASKED_LOCKS);
-        asked.push((win.comm.context.0, target.rank));
+        asked.push(AskedLock {
+            thread: this_thread(),
+            context: win.comm.context.0,
+            rank: target.rank,
+        });
         ASKED_LOCKS_COUNT.store(asked.len(), Ordering::Relaxed);
     }
     Ok(())
@@ -199,6 +222,9 @@ pub(in crate::win) fn lock_target(win: &Win, target: &Target, exclusive: bool) -
 
 /// Blocks until all locks that were asked for are held. Called before another one is taken:
 /// programs avoid deadlock by the order of their locks, so they have to be taken in that order.
+///
+/// Threads that are in MPI at the same time have no order that can be seen here. One does not wait
+/// for the locks of others, which may be held by ranks that wait for its own ([`await_own_lock`]).
 #[inline]
 pub(in crate::win) fn await_locks() {
     if ASKED_LOCKS_COUNT.load(Ordering::Relaxed) > 0 {
@@ -208,9 +234,15 @@ pub(in crate::win) fn await_locks() {
 
 #[cold]
 fn await_asked_locks() {
-    let asked = std::mem::take(&mut *lock(&ASKED_LOCKS));
-    ASKED_LOCKS_COUNT.store(0, Ordering::Relaxed);
-    for (context, rank) in asked {
+    let thread = device::is_multiple().then(this_thread);
+    let asked: Vec<AskedLock> = {
+        let mut all = lock(&ASKED_LOCKS);
+        let own = |one: &mut AskedLock| thread.is_none_or(|thread| thread == one.thread);
+        let asked = all.extract_if(.., own).collect();
+        ASKED_LOCKS_COUNT.store(all.len(), Ordering::Relaxed);
+        asked
+    };
+    for AskedLock { context, rank, .. } in asked {
         let Some(win) = service::window(context) else {
             continue;
         };
@@ -221,6 +253,22 @@ fn await_asked_locks() {
             continue;
         }
         await_given(&win, target);
+    }
+}
+
+/// Behind MPI_Win_lock. Blocks until the lock is held, if several threads take locks: another of
+/// them may take the next one, once this one has told it that it has this one.
+pub(in crate::win) fn await_own_lock(win: &Win, target: &Target) {
+    if target.member.is_some() || !device::is_multiple() {
+        return;
+    }
+    let (thread, none) = (this_thread(), 0);
+    let first = LOCKING_THREAD.compare_exchange(none, thread, Ordering::Relaxed, Ordering::Relaxed);
+    if first.is_err_and(|other| other != thread) {
+        SEVERAL_LOCK.store(true, Ordering::Relaxed);
+    }
+    if SEVERAL_LOCK.load(Ordering::Relaxed) {
+        await_given(win, target);
     }
 }
 
