@@ -223,6 +223,7 @@ static void epochs(int flavor)
         MPI_Rput(&out, 1, MPI_LONG, target, at, 1, MPI_LONG, w.win, &request), "MPI_Rput", rank);
     BAD(w.win, MPI_ERR_RMA_SYNC, MPI_Win_lock(MPI_LOCK_SHARED, target, 0, w.win), "MPI_Win_lock");
     BAD(w.win, MPI_ERR_RMA_SYNC, MPI_Win_complete(w.win), "MPI_Win_complete");
+    BAD(kept, MPI_ERR_RMA_SYNC, MPI_Win_free(&w.win), "MPI_Win_free", "MPI_Win_fence");
     OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
     BAD(w.win, MPI_ERR_RMA_SYNC, MPI_Put(&out, 1, MPI_LONG, target, at, 1, MPI_LONG, w.win),
         "MPI_Put", rank);
@@ -347,9 +348,10 @@ static void short_ones(int flavor)
 }
 
 /* Ranks, counts, types, operations, lock types, assertions and groups. */
-static void arguments(void)
+static void arguments(int flavor)
 {
-    Window w = make(ALLOCATED);
+    Window w = make(flavor);
+    const MPI_Aint at = place(&w, 0, 0);
     long out = 1, in = 0;
     double real = 1;
     MPI_Datatype uncommitted, mixed;
@@ -370,32 +372,35 @@ static void arguments(void)
     BAD(w.win, MPI_ERR_GROUP, MPI_Win_post(MPI_GROUP_NULL, 0, w.win), "MPI_Win_post");
     BAD(w.win, MPI_ERR_GROUP, MPI_Win_start(MPI_GROUP_NULL, 0, w.win), "MPI_Win_start");
     OK(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w.win));
-    BAD(w.win, MPI_ERR_RANK, MPI_Put(&out, 1, MPI_LONG, world_size, 0, 1, MPI_LONG, w.win),
+    BAD(w.win, MPI_ERR_RANK, MPI_Put(&out, 1, MPI_LONG, world_size, at, 1, MPI_LONG, w.win),
         "MPI_Put", number(world_size));
-    BAD(w.win, MPI_ERR_RANK, MPI_Get(&in, 1, MPI_LONG, -8, 0, 1, MPI_LONG, w.win), "MPI_Get", "-8");
+    BAD(w.win, MPI_ERR_RANK, MPI_Get(&in, 1, MPI_LONG, -8, at, 1, MPI_LONG, w.win), "MPI_Get",
+        "-8");
     BAD(w.win, MPI_ERR_RANK, MPI_Win_flush(world_size + 1, w.win), "MPI_Win_flush",
         number(world_size + 1));
-    BAD(w.win, MPI_ERR_COUNT, MPI_Put(&out, -3, MPI_LONG, 0, 0, 1, MPI_LONG, w.win), "MPI_Put",
+    BAD(w.win, MPI_ERR_COUNT, MPI_Put(&out, -3, MPI_LONG, 0, at, 1, MPI_LONG, w.win), "MPI_Put",
         "-3");
-    BAD(w.win, MPI_ERR_COUNT, MPI_Put(&out, 1, MPI_LONG, 0, 0, -4, MPI_LONG, w.win), "MPI_Put",
+    BAD(w.win, MPI_ERR_COUNT, MPI_Put(&out, 1, MPI_LONG, 0, at, -4, MPI_LONG, w.win), "MPI_Put",
         "-4");
-    BAD(w.win, MPI_ERR_RMA_RANGE, MPI_Put(&out, 1, MPI_LONG, 0, -6, 1, MPI_LONG, w.win), "MPI_Put",
-        "-6");
-    BAD(w.win, MPI_ERR_TYPE, MPI_Put(&out, 1, MPI_DATATYPE_NULL, 0, 0, 1, MPI_LONG, w.win),
+    if (flavor != DYNAMIC)
+        BAD(w.win, MPI_ERR_RMA_RANGE, MPI_Put(&out, 1, MPI_LONG, 0, -6, 1, MPI_LONG, w.win),
+            "MPI_Put", "-6");
+    BAD(w.win, MPI_ERR_TYPE, MPI_Put(&out, 1, MPI_DATATYPE_NULL, 0, at, 1, MPI_LONG, w.win),
         "MPI_Put");
-    BAD(w.win, MPI_ERR_TYPE, MPI_Put(&out, 1, MPI_LONG, 0, 0, 1, uncommitted, w.win), "MPI_Put");
-    BAD(w.win, MPI_ERR_OP, MPI_Accumulate(&out, 1, MPI_LONG, 0, 0, 1, MPI_LONG, MPI_OP_NULL, w.win),
+    BAD(w.win, MPI_ERR_TYPE, MPI_Put(&out, 1, MPI_LONG, 0, at, 1, uncommitted, w.win), "MPI_Put");
+    BAD(w.win, MPI_ERR_OP,
+        MPI_Accumulate(&out, 1, MPI_LONG, 0, at, 1, MPI_LONG, MPI_OP_NULL, w.win),
         "MPI_Accumulate");
     BAD(w.win, MPI_ERR_OP,
-        MPI_Accumulate(&real, 1, MPI_DOUBLE, 0, 0, 1, MPI_DOUBLE, MPI_BAND, w.win),
+        MPI_Accumulate(&real, 1, MPI_DOUBLE, 0, at, 1, MPI_DOUBLE, MPI_BAND, w.win),
         "MPI_Accumulate");
-    BAD(w.win, MPI_ERR_OP, MPI_Fetch_and_op(&out, &in, MPI_LONG, 0, 0, MPI_MAXLOC, w.win),
+    BAD(w.win, MPI_ERR_OP, MPI_Fetch_and_op(&out, &in, MPI_LONG, 0, at, MPI_MAXLOC, w.win),
         "MPI_Fetch_and_op");
-    BAD(w.win, MPI_ERR_TYPE, MPI_Accumulate(&out, 1, mixed, 0, 0, 1, mixed, MPI_SUM, w.win),
+    BAD(w.win, MPI_ERR_TYPE, MPI_Accumulate(&out, 1, mixed, 0, at, 1, mixed, MPI_SUM, w.win),
         "MPI_Accumulate");
-    BAD(w.win, MPI_ERR_TYPE, MPI_Fetch_and_op(&out, &in, mixed, 0, 0, MPI_SUM, w.win),
+    BAD(w.win, MPI_ERR_TYPE, MPI_Fetch_and_op(&out, &in, mixed, 0, at, MPI_SUM, w.win),
         "MPI_Fetch_and_op");
-    BAD(w.win, MPI_ERR_TYPE, MPI_Compare_and_swap(&real, &real, &real, MPI_DOUBLE, 0, 0, w.win),
+    BAD(w.win, MPI_ERR_TYPE, MPI_Compare_and_swap(&real, &real, &real, MPI_DOUBLE, 0, at, w.win),
         "MPI_Compare_and_swap");
     OK(MPI_Win_unlock(0, w.win));
     /* A group with a member that is not the window's. */
@@ -422,16 +427,17 @@ static void plus(void *in, void *inout, int *count, MPI_Datatype *type)
     (void)in, (void)inout, (void)count, (void)type;
 }
 
-static void own_operation(void)
+static void own_operation(int flavor)
 {
-    Window w = make(ALLOCATED);
+    Window w = make(flavor);
+    const MPI_Aint at = place(&w, 0, 0);
     long out = 1, in = 0;
     MPI_Op op;
     OK(MPI_Op_create(plus, 1, &op));
     OK(MPI_Win_fence(0, w.win));
-    BAD(w.win, MPI_ERR_OP, MPI_Accumulate(&out, 1, MPI_LONG, 0, 0, 1, MPI_LONG, op, w.win),
+    BAD(w.win, MPI_ERR_OP, MPI_Accumulate(&out, 1, MPI_LONG, 0, at, 1, MPI_LONG, op, w.win),
         "MPI_Accumulate");
-    BAD(w.win, MPI_ERR_OP, MPI_Fetch_and_op(&out, &in, MPI_LONG, 0, 0, op, w.win),
+    BAD(w.win, MPI_ERR_OP, MPI_Fetch_and_op(&out, &in, MPI_LONG, 0, at, op, w.win),
         "MPI_Fetch_and_op");
     OK(MPI_Win_fence(0, w.win));
     OK(MPI_Op_free(&op));
@@ -543,9 +549,9 @@ int main(int argc, char **argv)
         epochs(flavor);
         short_ones(flavor);
         large_counts(flavor);
+        arguments(flavor);
+        own_operation(flavor);
     }
-    arguments();
-    own_operation();
     flavors();
     made_and_freed();
     OK(MPI_Errhandler_free(&noted));

@@ -27,6 +27,7 @@ impl Win {
                     "MPI_Win_free between MPI_Win_post and MPI_Win_wait"
                 ));
             }
+            self.end_fence("MPI_Win_free")?;
         }
         self.attributes.delete_all(self.identity.bits())?;
         remote::flush_all(self)?;
