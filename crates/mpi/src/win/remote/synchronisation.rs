@@ -208,15 +208,20 @@ fn this_thread() -> usize {
 /// the target.
 pub(in crate::win) fn lock_target(win: &Win, target: &Target, exclusive: bool) -> Result<()> {
     add(win, target, Record::Lock { exclusive }, false)?;
-    if lock(&target.pending).on_lock_asked() {
-        let mut asked = lock(&ASKED_LOCKS);
-        asked.push(AskedLock {
-            thread: this_thread(),
-            context: win.comm.context.0,
-            rank: target.rank,
-        });
-        ASKED_LOCKS_COUNT.store(asked.len(), Ordering::Relaxed);
+    let is_new = lock(&target.pending).on_lock_asked();
+    if !is_new && !device::is_multiple() {
+        return Ok(());
     }
+    let (thread, context, rank) = (this_thread(), win.comm.context.0, target.rank);
+    let mut asked = lock(&ASKED_LOCKS);
+    // It may be listed for another thread that has had it.
+    asked.retain(|one| is_new || (one.context, one.rank) != (context, rank));
+    asked.push(AskedLock {
+        thread,
+        context,
+        rank,
+    });
+    ASKED_LOCKS_COUNT.store(asked.len(), Ordering::Relaxed);
     Ok(())
 }
 
