@@ -38,6 +38,7 @@ mod entry;
 #[allow(clippy::too_many_arguments)] // As above.
 mod fast_path;
 mod handle;
+mod leaks;
 mod prelude;
 mod raise;
 mod results;

@@ -146,16 +146,13 @@ fn abort_job(call: &str, code: i32, error: &Error) -> ! {
     } else {
         code
     };
-    match process::try_process() {
-        Some(process) => process.abort(status, &text),
-        None => process::abort(None, status, &text),
-    }
+    process::abort(status, &text)
 }
 
 /// This rank in messages, as "ferry: rank 2 of 4".
 pub fn rank_text() -> String {
-    match process::try_process() {
-        Some(p) => format!("ferry: rank {} of {}", p.me, p.size),
+    match process::rank_and_size() {
+        Some((rank, size)) => format!("ferry: rank {rank} of {size}"),
         None => "ferry".into(),
     }
 }

@@ -225,6 +225,11 @@ pub const ALL: &[Variable] = &[
         "large messages from this size on are read from the sender's memory",
     ),
     user(
+        "FERRY_SHOW_HANDLE_LEAKS",
+        "0, 1; 0",
+        "1: MPI_Finalize names windows, files, communicators and requests that were not freed",
+    ),
+    user(
         "FERRY_TCP_CONGESTION",
         "name, system",
         "congestion control of TCP connections",

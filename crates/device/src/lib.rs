@@ -84,7 +84,8 @@ pub use progress::background::Background;
 pub use progress::core_sharing::yield_after_barrier;
 pub use progress::device::Device;
 pub use progress::lock::{
-    DeviceGuard, device, enable_progress_thread, end_outside_work, is_alone, is_multiple, start,
+    DeviceGuard, device, enable_progress_thread, end_outside_work, is_alone, is_multiple,
+    on_several_threads, start,
 };
 pub use progress::outside_work::begin_outside_work;
 pub use progress::state::FindPeer;

@@ -47,6 +47,7 @@ mod other_launcher;
 mod own_launcher;
 mod rank_info;
 mod segment;
+pub mod settings;
 mod soft;
 mod spawn_order;
 mod status;

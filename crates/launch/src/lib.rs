@@ -43,7 +43,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 pub use names::serve as serve_names;
-use options::Action;
+use options::{Action, AppContext, InheritedEnv};
 pub use run_alone::run_alone;
 pub use signals::Signals;
 
@@ -84,6 +84,10 @@ pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match asked {
         Ok(Action::Run(options)) => {
             name_unknown_variables();
+            if let Err(text) = options.apps.iter().try_for_each(check_settings) {
+                complain(&text);
+                return ExitCode::from(2);
+            }
             ExitCode::from(run::run(&options))
         }
         Ok(Action::Help) => print(&options::help()),
@@ -106,6 +110,24 @@ fn name_unknown_variables() {
             complain(&text);
         }
     }
+}
+
+/// Checks the settings that the ranks of a program will find in their environment.
+///
+/// # Errors
+/// One line about a value that makes no sense.
+fn check_settings(app: &AppContext) -> Result<(), String> {
+    ferry_job::settings::check(|name| {
+        let given = app.set_env.iter().rev().find(|(n, _)| n == name);
+        let is_inherited = match &app.inherited_env {
+            InheritedEnv::All => true,
+            InheritedEnv::Only(names) => names.iter().any(|n| n == name),
+        };
+        match given {
+            Some((_, value)) => Some(value.clone()),
+            None => env::var_os(name).filter(|_| is_inherited),
+        }
+    })
 }
 
 fn print(text: &str) -> ExitCode {

@@ -11,6 +11,7 @@
 //! The handler is not installed for a signal that has a handler already (of a sanitizer, Python's
 //! faulthandler, a Rust program). A handler that is installed later replaces this one, or calls it.
 
+use crate::process::ThreadLevel;
 use std::cell::UnsafeCell;
 use std::fmt::{self, Write};
 use std::ptr::{null, null_mut};
@@ -29,8 +30,8 @@ const SIGNALS: [(i32, &str, &str); 5] = [
 const FRAMES_MAX: usize = 64;
 /// Size of the handler's stack. Unwinding takes about 8 KiB of it.
 const STACK_BYTES: usize = 64 << 10;
-/// Most bytes of the first line. Its longest text has about half of them.
-const LINE_BYTES: usize = 256;
+/// Most bytes of a line of text. The longest has about half of them.
+const LINE_BYTES: usize = 512;
 
 /// The handler's own stack. A thread that has overflowed its stack has no room for the handler.
 struct AlternateStack(UnsafeCell<[u8; STACK_BYTES]>);
@@ -42,17 +43,20 @@ static STACK: AlternateStack = AlternateStack(UnsafeCell::new([0; STACK_BYTES]))
 /// This process's rank and the number of ranks.
 static RANK: AtomicU32 = AtomicU32::new(0);
 static RANKS: AtomicU32 = AtomicU32::new(1);
+/// Its [`ThreadLevel`].
+static LEVEL: AtomicU32 = AtomicU32::new(ThreadLevel::Multiple as u32);
 /// A thread prints its backtrace. Other threads wait for the end of the process, so that its lines
 /// stay together.
 static PRINTING: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handler, unless FERRY_BACKTRACE is 0. Called once, by the thread that starts MPI.
-pub(crate) fn install(rank: u32, ranks: u32) {
-    if std::env::var_os("FERRY_BACKTRACE").is_some_and(|v| v == "0") {
+pub(crate) fn install(rank: u32, ranks: u32, level: ThreadLevel) {
+    if ferry_job::settings::BACKTRACE.is("0") {
         return;
     }
     RANK.store(rank, Relaxed);
     RANKS.store(ranks, Relaxed);
+    LEVEL.store(level as u32, Relaxed);
     // SAFETY: no frame is written. The stack is static memory that nothing else uses.
     // The handler has the type that SA_SIGINFO needs. Existing handlers are not replaced.
     unsafe {
@@ -104,6 +108,12 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _context: *mut 
         // The first frame is this function.
         if let Some(count) = count.checked_sub(1) {
             libc::backtrace_symbols_fd(frames[1..].as_ptr(), count, 2);
+            let called = frames[1..=count as usize].iter();
+            let mut line = Line::default();
+            if called.copied().any(|frame| is_of_library(frame)) {
+                mention_threads(&mut line, threads());
+            }
+            libc::write(2, line.bytes.as_ptr().cast(), line.length);
         }
         libc::signal(signal, libc::SIG_DFL);
         // A fault repeats when its instruction does. A signal that was sent has to be sent again.
@@ -111,6 +121,53 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _context: *mut 
         if code <= 0 {
             libc::raise(signal);
         }
+    }
+}
+
+/// Is a frame's code this library's?
+///
+/// # Safety
+/// As [`libc::dladdr`], which reads the tables of loaded objects.
+unsafe fn is_of_library(frame: *mut libc::c_void) -> bool {
+    // SAFETY: two addresses of integers and pointers; the caller's promise.
+    unsafe {
+        let (mut its, mut own) = (std::mem::zeroed::<libc::Dl_info>(), std::mem::zeroed());
+        let here = on_signal as *const libc::c_void;
+        libc::dladdr(frame, &raw mut its) != 0
+            && libc::dladdr(here, &raw mut own) != 0
+            && its.dli_fbase == own.dli_fbase
+    }
+}
+
+/// Threads of this process. 1 if the system does not tell.
+fn threads() -> u64 {
+    // SAFETY: the path ends with 0; the result is integers, which `stat` fills in.
+    let folder = unsafe {
+        let mut found = std::mem::zeroed::<libc::stat>();
+        let done = libc::stat(c"/proc/self/task".as_ptr(), &raw mut found);
+        (done == 0).then_some(found)
+    };
+    // A folder has a link from each folder in it, and two more.
+    folder.map_or(1, |f| f.st_nlink.saturating_sub(2).max(1))
+}
+
+/// Below MPI_THREAD_MULTIPLE and with several threads: two in MPI at once may be the cause.
+fn mention_threads(line: &mut Line, threads: u64) {
+    let levels = [
+        ThreadLevel::Single,
+        ThreadLevel::Funneled,
+        ThreadLevel::Serialized,
+    ];
+    let level = LEVEL.load(Relaxed);
+    if threads > 1
+        && let Some(level) = levels.iter().find(|l| **l as u32 == level)
+    {
+        let _ = writeln!(
+            line,
+            "It was in MPI. {threads} threads run in this process, which has {}: two of them must \
+             not be in MPI at once without MPI_THREAD_MULTIPLE (MPI_Init_thread)",
+            level.name()
+        );
     }
 }
 
@@ -174,6 +231,40 @@ mod tests {
         assert!(fault.ends_with("off):\n"));
         let sent = text(libc::SIGABRT, -6, 8);
         assert!(sent.contains("SIGABRT, abort; backtrace"), "{sent}");
+    }
+
+    #[test]
+    fn several_threads_are_mentioned_where_only_one_may_be_in_mpi() {
+        let text = |threads| {
+            let mut line = Line::default();
+            mention_threads(&mut line, threads);
+            String::from_utf8_lossy(&line.bytes[..line.length]).into_owned()
+        };
+        assert_eq!(text(3), "", "without MPI_Init");
+        LEVEL.store(ThreadLevel::Funneled as u32, Relaxed);
+        assert_eq!(text(1), "");
+        let told = text(3);
+        assert!(told.starts_with("It was in MPI. 3 threads run"), "{told}");
+        assert!(told.contains("has MPI_THREAD_FUNNELED: two"), "{told}");
+        assert!(told.ends_with('\n'), "{told}");
+        LEVEL.store(ThreadLevel::Multiple as u32, Relaxed);
+    }
+
+    #[test]
+    fn threads_are_counted() {
+        let before = threads();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            let _ = ended.recv();
+            threads()
+        });
+        drop(end);
+        assert!(other.join().unwrap() >= 2 && before >= 1);
+        // SAFETY: both are addresses of code.
+        unsafe {
+            assert!(is_of_library(threads as *mut libc::c_void));
+            assert!(!is_of_library(libc::malloc as *mut libc::c_void));
+        }
     }
 
     #[test]

@@ -7,10 +7,13 @@
 use crate::dynamic::foreign;
 use crate::overlap;
 use crate::{Comm, ProcId, Result, coll, crash, device, err, unreceived};
-use ferry_job::{Client, InitialErrhandler, JobContext, RankInfo, RankState, RankStatus};
+use ferry_job::{
+    Client, Directory, InitialErrhandler, JobContext, RankInfo, RankState, RankStatus, Segment,
+    settings,
+};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
 /// Levels of thread support (MPI 5.0 §11.6), lowest first.
@@ -21,6 +24,18 @@ pub enum ThreadLevel {
     Funneled,
     Serialized,
     Multiple,
+}
+
+impl ThreadLevel {
+    /// Its constant's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            ThreadLevel::Single => "MPI_THREAD_SINGLE",
+            ThreadLevel::Funneled => "MPI_THREAD_FUNNELED",
+            ThreadLevel::Serialized => "MPI_THREAD_SERIALIZED",
+            ThreadLevel::Multiple => "MPI_THREAD_MULTIPLE",
+        }
+    }
 }
 
 /// A process of the job, once started.
@@ -53,7 +68,15 @@ struct WorldModel {
     main_thread: ThreadId,
 }
 
+/// A rank that has found its job and could not start. It can still tell its launcher why.
+struct Unstarted {
+    rank: u32,
+    size: u32,
+    client: Option<Client>,
+}
+
 static PROCESS: OnceLock<Process> = OnceLock::new();
+static UNSTARTED: OnceLock<Unstarted> = OnceLock::new();
 /// Locked by the one thread that starts the process. Holds the minimum level of thread support to
 /// start with: that of a tool that has called MPI_T_init_thread before.
 static MIN_LEVEL: Mutex<ThreadLevel> = Mutex::new(ThreadLevel::Single);
@@ -70,6 +93,12 @@ pub fn process() -> &'static Process {
 #[inline]
 pub fn try_process() -> Option<&'static Process> {
     PROCESS.get()
+}
+
+/// This process's rank and the size of its job, as far as it knows them.
+pub fn rank_and_size() -> Option<(u32, u32)> {
+    let started = try_process().map(|p| (p.me, p.size));
+    started.or_else(|| UNSTARTED.get().map(|u| (u.rank, u.size)))
 }
 
 /// This process, if it is in the world model: between MPI_Init and MPI_Finalize.
@@ -125,41 +154,23 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
     }
     let requested = level;
     let level = level.max(*least);
+    let job = ferry_job::join().map_err(|e| err!(Other, "{e}"))?;
     let JobContext {
         rank_info,
         segment,
         status,
         client,
         directory,
-    } = ferry_job::join().map_err(|e| err!(Other, "{e}"))?;
+    } = job;
     if let Some(client) = &client {
         client.let_ranks_read_memory();
     }
-    InitialErrhandler::from_environment().map_err(|e| err!(Other, "{e}"))?;
-    crate::coll::check_variables()?;
-    let overlaps = overlap::Mode::from_environment()? != overlap::Mode::Off;
-    let progress = wants_progress_thread()? || overlaps;
-    if progress && segment.as_ref().is_some_and(|s| s.machine.is_some()) {
-        return Err(err!(
-            Other,
-            "{}, and a modelled machine (mpiexec --machine) has no core for a progress thread; \
-             unset it",
-            if overlaps {
-                "FERRY_OVERLAP is set"
-            } else {
-                "FERRY_PROGRESS is \"thread\""
-            }
-        ));
+    let concurrent = level == ThreadLevel::Multiple;
+    if let Err(e) = start_device(&rank_info, segment, directory, status, concurrent) {
+        let (rank, size) = (rank_info.rank, rank_info.size);
+        let _ = UNSTARTED.set(Unstarted { rank, size, client });
+        return Err(e);
     }
-    device::start(
-        &rank_info,
-        segment,
-        directory,
-        status,
-        level == ThreadLevel::Multiple,
-        progress,
-    )
-    .map_err(|e| err!(Other, "{e}"))?;
     // A tool's threads never block in MPI, so hang detection counts the program's threads only.
     let several = requested == ThreadLevel::Multiple;
     status
@@ -178,24 +189,54 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
         next_context: AtomicU32::new(2),
         use_count: Mutex::new(0),
     };
-    crash::install(process.me, process.size);
+    crash::install(process.me, process.size, level);
+    device::on_several_threads(tell_of_several_threads);
     Ok(PROCESS.get_or_init(|| process))
 }
 
-/// FERRY_PROGRESS: is there to be a progress thread?
-fn wants_progress_thread() -> Result<bool> {
-    match std::env::var_os("FERRY_PROGRESS")
-        .as_deref()
-        .map(|v| v.as_encoded_bytes())
-    {
-        None | Some(b"" | b"calls") => Ok(false),
-        Some(b"thread") => Ok(true),
-        Some(other) => Err(err!(
+/// Tells once that the program calls MPI from two threads at once and has not asked for that
+/// (MPI 5.0 §11.6). What follows is undefined, and mostly shows as a hang or a crash.
+fn tell_of_several_threads() {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        let Some(process) = try_process() else { return };
+        let level = process.level.name();
+        process.log(&format!(
+            "two threads of this rank wait in MPI at once, but the program runs with {level}; it \
+             has to ask MPI_Init_thread for MPI_THREAD_MULTIPLE"
+        ));
+    });
+}
+
+/// Checks the environment and starts the device. `concurrent`: several threads will call MPI.
+///
+/// Errors: the shared segment cannot be mapped; a variable has a value that it cannot have.
+fn start_device(
+    rank_info: &RankInfo,
+    segment: Option<Segment>,
+    directory: Option<Box<dyn Directory>>,
+    status: &'static RankStatus,
+    concurrent: bool,
+) -> Result<()> {
+    InitialErrhandler::from_environment().map_err(|e| err!(Other, "{e}"))?;
+    settings::check(|name| std::env::var_os(name)).map_err(|e| err!(Other, "{e}"))?;
+    crate::coll::check_variables()?;
+    let overlaps = overlap::Mode::from_environment()? != overlap::Mode::Off;
+    let progress = settings::PROGRESS.is("thread") || overlaps;
+    if progress && segment.as_ref().is_some_and(|s| s.machine.is_some()) {
+        return Err(err!(
             Other,
-            "FERRY_PROGRESS is {:?}; what can be chosen is \"thread\" and \"calls\"",
-            String::from_utf8_lossy(other)
-        )),
+            "{}, and a modelled machine (mpiexec --machine) has no core for a progress thread; \
+             unset it",
+            if overlaps {
+                "FERRY_OVERLAP is set"
+            } else {
+                "FERRY_PROGRESS is \"thread\""
+            }
+        ));
     }
+    device::start(rank_info, segment, directory, status, concurrent, progress)
+        .map_err(|e| err!(Other, "{e}"))
 }
 
 impl Process {
@@ -247,6 +288,14 @@ impl Process {
         self.use_count
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prints a line with the rank before it: by mpiexec, or here without it.
+    fn log(&self, line: &str) {
+        match &self.client {
+            Some(client) if !client.is_other_launcher() => client.log(line),
+            _ => eprintln!("ferry: rank {} of {}: {line}", self.me, self.size),
+        }
     }
 
     fn set_state(&self, state: RankState) {
@@ -312,11 +361,11 @@ impl Process {
 
     /// Finalises the world model (MPI_Finalize). Without open sessions it blocks until this process
     /// has completed what other processes need from it. `comms` are the communicators that the
-    /// program has made and not freed.
+    /// program has made and not freed; `leaks` is a line to print about what it has not freed.
     ///
     /// Errors: another rank made other collective calls than this one, on MPI_COMM_WORLD or on one
     /// of `comms`. The world model has still ended.
-    pub fn finalize(&self, comms: &[Arc<Comm>]) -> Result<()> {
+    pub fn finalize(&self, comms: &[Arc<Comm>], leaks: Option<String>) -> Result<()> {
         self.release();
         // With open sessions, other ranks may be ahead of this one in their communicators.
         let others = if *self.use_count() == 0 { comms } else { &[] };
@@ -327,25 +376,25 @@ impl Process {
         let mismatch = all.find_map(|comm| coll::pending_mismatch(comm, &mut d));
         let unreceived = unreceived::warning(&mut d);
         drop(d);
-        if let (Some(line), Some(client)) = (unreceived, &self.client) {
-            client.log(&line);
+        for line in unreceived.into_iter().chain(leaks) {
+            self.log(&line);
         }
         IN_WORLD.store(null_mut(), Ordering::Release);
         mismatch.map_or(Ok(()), Err)
     }
-
-    /// Ends the job with exit code `code`. The launcher prints `text`. Without a launcher this
-    /// process prints it and exits.
-    pub fn abort(&self, code: i32, text: &str) -> ! {
-        self.status.abort_code.store(code, Ordering::Relaxed);
-        self.set_state(RankState::Aborted);
-        abort(self.client.as_ref(), code, text)
-    }
 }
 
-/// Ends the job with exit code `code`, or only this process if it has no launcher. Writes buffered
-/// output first.
-pub fn abort(client: Option<&Client>, code: i32, text: &str) -> ! {
+/// Ends the job with exit code `code`, or only this process if it has no launcher. The launcher
+/// prints `text`, else this process does. Writes buffered output first.
+pub fn abort(code: i32, text: &str) -> ! {
+    let client = match try_process() {
+        Some(process) => {
+            process.status.abort_code.store(code, Ordering::Relaxed);
+            process.set_state(RankState::Aborted);
+            process.client.as_ref()
+        }
+        None => UNSTARTED.get().and_then(|u| u.client.as_ref()),
+    };
     crate::flush_stdio::flush();
     match client {
         Some(client) => client.abort(code, text),

@@ -36,7 +36,7 @@ fn models_come_and_go() {
     assert!(process::init(ThreadLevel::Single).is_err());
     assert_eq!(process().world_level(), Some(ThreadLevel::Funneled));
     assert!(in_world().is_some());
-    process().finalize(&[]).unwrap();
+    process().finalize(&[], None).unwrap();
     assert!(in_world().is_none());
     assert_eq!(state(), RankState::Running, "the session goes on");
 

@@ -18,9 +18,8 @@ pub fn close_port(port_name: &CStr) -> Result<()> {
 /// FERRY_CONNECT_TIMEOUT, in seconds. `None`: for ever.
 fn timeout(info: Option<InfoRef>) -> Result<Option<Duration>> {
     let asked = info.and_then(|info| info.text("timeout"));
-    let asked = asked.or_else(|| std::env::var("FERRY_CONNECT_TIMEOUT").ok());
     let Some(text) = asked.filter(|text| !text.trim().is_empty()) else {
-        return Ok(None);
+        return Ok(ferry_job::settings::CONNECT_TIMEOUT.seconds());
     };
     let seconds = text.trim().parse().ok();
     let time = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());

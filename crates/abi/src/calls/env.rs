@@ -97,7 +97,8 @@ pub fn finalize() -> Result<()> {
     }
     // The delete callbacks of MPI_COMM_SELF run first, while MPI still works (MPI 5.0 §11.2.4).
     process().comm_self.attributes.delete_all(MPI_COMM_SELF)?;
-    let result = process().finalize(&handle::all::<Comm>());
+    let leaks = crate::leaks::report();
+    let result = process().finalize(&handle::all::<Comm>(), leaks);
     entry::world_ends();
     result
 }

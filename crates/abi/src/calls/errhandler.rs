@@ -5,7 +5,6 @@ use crate::constants::*;
 use crate::prelude::*;
 use ferry_mpi::ErrhandlerSlot;
 use ferry_mpi::errhandler::Target;
-use ferry_mpi::process::process;
 
 /// A handler that calls a C function with the object's handle and the code.
 fn handler(target: Target, f: ErrorFunction) -> Arc<Errhandler> {
@@ -294,5 +293,5 @@ pub fn abort(comm: CommRef, errorcode: i32) -> Result<()> {
         raise::rank_text(),
         raise::comm_text(comm)
     );
-    process().abort(errorcode, &text)
+    ferry_mpi::process::abort(errorcode, &text)
 }

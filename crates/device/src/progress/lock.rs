@@ -305,6 +305,25 @@ pub(crate) fn wake_up() -> u32 {
     SLEEPERS.fetch_sub(1, Ordering::SeqCst) - 1
 }
 
+/// What to call when two threads sleep in MPI, and only one may be there.
+static ON_SEVERAL_THREADS: OnceLock<fn()> = OnceLock::new();
+
+/// From now on `tell` is called when two threads of the program are found in MPI at once, below
+/// MPI_THREAD_MULTIPLE. It must not use the device.
+pub fn on_several_threads(tell: fn()) {
+    let _ = ON_SEVERAL_THREADS.set(tell);
+}
+
+/// This thread sleeps in MPI while another does.
+#[cold]
+pub(crate) fn tell_of_several_threads() {
+    if !is_multiple()
+        && let Some(tell) = ON_SEVERAL_THREADS.get()
+    {
+        tell();
+    }
+}
+
 /// Returns whether this thread, which is about to sleep, is to watch the transports' sockets. Only
 /// one thread does. Called with the lock.
 pub(crate) fn take_watch() -> bool {

@@ -31,9 +31,8 @@ pub(crate) fn ask_once() {
 fn ask() {
     static WANTED: OnceLock<u64> = OnceLock::new();
     let wanted = *WANTED.get_or_init(|| {
-        let set = std::env::var("FERRY_TIME_SLICE").ok();
-        let micros = set.and_then(|v| v.trim().parse::<u64>().ok());
-        micros.map_or(TIME_SLICE_DEFAULT, |n| n.saturating_mul(1000))
+        let micros = ferry_job::settings::TIME_SLICE.whole();
+        micros.map_or(TIME_SLICE_DEFAULT, |n| n * 1000)
     });
     if wanted != 0 {
         let _ = shorten_to(wanted);

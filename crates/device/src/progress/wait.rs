@@ -47,12 +47,8 @@ pub fn yields() -> u32 {
 
 #[cold]
 fn yields_from_environment() -> u32 {
-    let asked = std::env::var("FERRY_YIELDS").ok();
-    set_yields(
-        asked
-            .and_then(|v| v.trim().parse().ok())
-            .unwrap_or(YIELDS_DEFAULT),
-    );
+    let set = ferry_job::settings::YIELDS.whole();
+    set_yields(set.map_or(YIELDS_DEFAULT, |times| times as u32));
     YIELDS_SET.load(Ordering::Relaxed)
 }
 

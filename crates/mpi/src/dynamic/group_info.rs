@@ -116,7 +116,7 @@ pub(super) fn encode_group(gathered: &[u8], root: u32) -> Result<Vec<u8>> {
     }
     members.sort_unstable_by_key(|m| m.0);
     let key = ferry_job::new_key().map_err(|e| err!(Other, "no key can be made: {e}"))?;
-    let encrypt = std::env::var("FERRY_ENCRYPT").is_ok_and(|v| v.trim() == "1");
+    let encrypt = ferry_job::settings::ENCRYPT.is("1");
     let mut out = Vec::new();
     put_u64(&mut out, VERSION);
     out.push(NO_ERROR);

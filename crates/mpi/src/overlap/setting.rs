@@ -4,6 +4,7 @@ use super::lock::lock;
 use super::pending::{close_late, complete_before_fork, complete_pending};
 use super::{site, site_report};
 use crate::{Comm, Result, device, err, process};
+use ferry_job::settings;
 use ferry_pageguard::{Kind, enable};
 use std::ffi::CStr;
 use std::sync::Mutex;
@@ -197,15 +198,8 @@ fn prepare(mode: Mode) -> Result<()> {
         None,
     )?;
     let off = std::env::var("FERRY_OVERLAP_GUARD").is_ok_and(|v| v.trim() == "off");
-    if let Ok(text) = std::env::var("FERRY_OVERLAP_MIN") {
-        let bytes = text.trim().parse().ok().filter(|&b: &i64| b > 0);
-        let bytes = bytes.ok_or_else(|| {
-            err!(
-                Other,
-                "FERRY_OVERLAP_MIN is {text:?}, but has to be a number of bytes"
-            )
-        })?;
-        MIN_BYTES_SETTING.store(bytes, Relaxed);
+    if let Some(bytes) = settings::OVERLAP_MIN.whole() {
+        MIN_BYTES_SETTING.store(bytes as i64, Relaxed);
     }
     let kind = requested.unwrap_or(Kind::Move);
     let number = match (off, enable(kind)) {
@@ -251,7 +245,7 @@ pub fn stop(print: &mut dyn FnMut(&str)) -> Result<()> {
     MODE.store(0, Relaxed);
     GUARD.store(0, Relaxed);
     ferry_pageguard::stop();
-    if std::env::var("FERRY_OVERLAP_REPORT").is_ok_and(|v| !matches!(v.trim(), "" | "0")) {
+    if settings::OVERLAP_REPORT.is("1") {
         let without = lock(&NO_GUARD_REASON).clone();
         for line in site_report::lines(without.as_deref()) {
             print(&line);

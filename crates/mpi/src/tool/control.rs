@@ -26,7 +26,7 @@ enum Setting {
 
 /// Settings that are read when the process or its job starts. Their value is that of the
 /// environment. They cannot be changed.
-const ENVIRONMENT: [(&str, &str, Category); 21] = [
+const ENVIRONMENT: [(&str, &str, Category); 22] = [
     (
         "FERRY_ON_HANG",
         "what mpiexec does when all ranks wait for each other",
@@ -138,6 +138,11 @@ const ENVIRONMENT: [(&str, &str, Category); 21] = [
     (
         "FERRY_BACKTRACE",
         "0: no backtrace when this process ends by SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT",
+        Category::Job,
+    ),
+    (
+        "FERRY_SHOW_HANDLE_LEAKS",
+        "1: MPI_Finalize names windows, files, communicators and requests that were not freed",
         Category::Job,
     ),
 ];

@@ -77,21 +77,6 @@ const PENDING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections that this process has refused, for any reason. For tools.
 pub static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// Returns whether connections are encrypted (FERRY_ENCRYPT).
-///
-/// Errors: a value that makes no sense.
-pub fn encrypt_from_environment() -> Result<bool, TransportError> {
-    match std::env::var("FERRY_ENCRYPT").as_deref().map(str::trim) {
-        Err(_) | Ok("" | "0") => Ok(false),
-        Ok("1") => Ok(true),
-        Ok(other) => Err(TransportError::Setting {
-            name: "FERRY_ENCRYPT",
-            value: other.into(),
-            expected: "0 or 1",
-        }),
-    }
-}
-
 /// The transport made of connections.
 pub struct ConnTransport {
     local: Local,

@@ -1,7 +1,7 @@
 //! Which transports a process opens, in which order.
 
 use super::{ROUTE_UNKNOWN, Transports};
-use crate::connected::{self, ConnTransport, Medium};
+use crate::connected::{ConnTransport, Medium};
 use crate::model::{self, Model};
 use crate::self_loop::SelfLoop;
 use crate::shm::{SharedMemory, Shm};
@@ -9,7 +9,7 @@ use crate::tcp::{self, Tcp};
 use crate::tipc::{self, Tipc};
 use crate::wakeup::{self, Wakeup};
 use crate::{Transport, TransportError};
-use ferry_job::{Directory, RankInfo, Segment};
+use ferry_job::{Directory, RankInfo, Segment, settings};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU32;
 
@@ -147,7 +147,7 @@ impl Transports {
                     }
                 }
                 tipc::NAME if peers_left && directory.is_some() => {
-                    let settings = tipc::Settings::from_environment()?;
+                    let settings = tipc::Settings::from_environment();
                     match Tipc::listen(rank_info, &settings) {
                         Ok(tipc) if chosen || tipc.is_joined() => media.push(Box::new(tipc)),
                         Err(e) if chosen => return Err(e),
@@ -159,7 +159,7 @@ impl Transports {
             self.order.push(name);
         }
         if let (false, Some(directory)) = (media.is_empty(), directory) {
-            let encrypt = connected::encrypt_from_environment()?;
+            let encrypt = settings::ENCRYPT.is("1");
             let transport = ConnTransport::open(rank_info, directory, media, timeout, encrypt)?;
             self.others.push(Box::new(transport));
         }

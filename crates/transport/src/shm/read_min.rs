@@ -25,12 +25,8 @@ pub fn read_min() -> usize {
 
 #[cold]
 fn read_min_from_environment() -> usize {
-    let asked = std::env::var("FERRY_SHM_READ_MIN").ok();
-    set_read_min(
-        asked
-            .and_then(|v| v.trim().parse().ok())
-            .unwrap_or(READ_MIN_ADAPTIVE),
-    );
+    let set = ferry_job::settings::SHM_READ_MIN.whole();
+    set_read_min(set.map_or(READ_MIN_ADAPTIVE, |bytes| bytes as usize));
     READ_MIN_SET.load(Ordering::Relaxed)
 }
 

@@ -8,7 +8,7 @@ pub(crate) mod socket;
 use crate::connected::{ConnTransport, ConnectStart, Medium, PeerAddress, SocketOps};
 use crate::{ProcId, TransportError, ZeroCopy};
 pub use business_card::{BusinessCard, Listening};
-use ferry_job::{Address, Directory, RankInfo, interfaces};
+use ferry_job::{Address, Directory, RankInfo, interfaces, settings};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
@@ -39,32 +39,12 @@ impl Settings {
     /// Errors: a value that makes no sense.
     pub fn from_environment() -> Result<Settings, TransportError> {
         let set = |name: &str| std::env::var(name).ok().filter(|v| !v.trim().is_empty());
-        let timeout = match set("FERRY_TCP_TIMEOUT") {
-            None => TIMEOUT,
-            Some(text) => match text.trim().parse::<f64>() {
-                Ok(seconds) if (1.0..=86_400.0).contains(&seconds) => {
-                    Duration::from_secs_f64(seconds)
-                }
-                _ => {
-                    return Err(TransportError::Setting {
-                        name: "FERRY_TCP_TIMEOUT",
-                        value: text,
-                        expected: "seconds, from 1 to 86400",
-                    });
-                }
-            },
-        };
-        let zero_copy = match set("FERRY_TCP_ZCOPY").as_deref().map(str::trim) {
-            None => ZeroCopy::IfFaster,
-            Some("1") => ZeroCopy::Always,
-            Some("0") => ZeroCopy::Never,
-            Some(other) => {
-                return Err(TransportError::Setting {
-                    name: "FERRY_TCP_ZCOPY",
-                    value: other.into(),
-                    expected: "0 or 1",
-                });
-            }
+        let zero_copy = if settings::TCP_ZCOPY.is("1") {
+            ZeroCopy::Always
+        } else if settings::TCP_ZCOPY.is("0") {
+            ZeroCopy::Never
+        } else {
+            ZeroCopy::IfFaster
         };
         let _ = ZERO_COPY.set(zero_copy);
         let congestion = set("FERRY_TCP_CONGESTION");
@@ -78,7 +58,7 @@ impl Settings {
         }
         Ok(Settings {
             interfaces: set("FERRY_TCP_IF"),
-            timeout,
+            timeout: settings::TCP_TIMEOUT.seconds().unwrap_or(TIMEOUT),
         })
     }
 }

@@ -17,7 +17,7 @@ use crate::connected::{
     PeerAddress, SocketOps,
 };
 use crate::{ProcId, TransportError};
-use ferry_job::{Directory, RankInfo};
+use ferry_job::{Directory, RankInfo, settings};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,8 +28,8 @@ use topology::{Change, Event, Subject, Topology};
 pub const NAME: &str = "tipc";
 /// The service type of ranks without FERRY_TIPC_TYPE. A choice: any number above the system's own.
 pub const DEFAULT_KIND: u32 = 18_888;
-/// Lowest service type that is not the system's own (TIPC_RESERVED_TYPES, linux/tipc.h).
-const KIND_MIN: u32 = 64;
+/// Lowest service type that is not the system's own.
+const KIND_MIN: u32 = ferry_job::settings::TIPC_TYPE_MIN;
 /// Longest message that TIPC carries, bytes (TIPC_MAX_USER_MSG_SIZE, linux/tipc.h).
 const MESSAGE_MAX_BYTES: usize = 66_000;
 /// How long a process may be tried in vain. A choice: links notice the loss of a node within
@@ -55,23 +55,11 @@ pub struct Settings {
 
 impl Settings {
     /// Reads them from the environment.
-    ///
-    /// Errors: a value that makes no sense.
-    pub fn from_environment() -> Result<Settings, TransportError> {
-        let kind = match std::env::var("FERRY_TIPC_TYPE") {
-            Ok(text) if !text.trim().is_empty() => match text.trim().parse() {
-                Ok(kind) if kind >= KIND_MIN => kind,
-                _ => {
-                    return Err(TransportError::Setting {
-                        name: "FERRY_TIPC_TYPE",
-                        value: text,
-                        expected: "a service type of TIPC, from 64 to 4294967295",
-                    });
-                }
-            },
-            _ => DEFAULT_KIND,
-        };
-        Ok(Settings { kind })
+    pub fn from_environment() -> Settings {
+        let kind = settings::TIPC_TYPE.whole();
+        Settings {
+            kind: kind.map_or(DEFAULT_KIND, |kind| kind as u32),
+        }
     }
 }
 

@@ -39,8 +39,9 @@ pub(crate) fn sleep(
         return (guard, ended);
     }
     report.begin_sleep(&mut guard, what);
-    if lock::fall_asleep() == 1 {
-        guard.ignore_activity();
+    match lock::fall_asleep() {
+        1 => guard.ignore_activity(),
+        _ => lock::tell_of_several_threads(),
     }
     COUNTERS.sleeps.add(1);
     let watches = wakeup.has_descriptors() && lock::take_watch();
@@ -87,8 +88,9 @@ pub(crate) fn rely_on_thread(
     while !ended && !guard.must_make_progress() {
         let seen = wakeup.epoch();
         report.begin_sleep(&mut guard, what);
-        if lock::fall_asleep() == 1 {
-            guard.ignore_activity();
+        match lock::fall_asleep() {
+            1 => guard.ignore_activity(),
+            _ => lock::tell_of_several_threads(),
         }
         COUNTERS.sleeps.add(1);
         // From here on the wakeup word is the progress thread's.
