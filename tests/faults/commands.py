@@ -24,6 +24,23 @@ def commands(cases):
             words=["not-executable", one_line],
             within=2,
         )
+        here = cases.mpiexec("-n", 2, ".")
+        cases.case(
+            "the folder itself", here, status=126, words=[r"\. is a directory", one_line], within=2
+        )
+        elf = pathlib.Path(folder) / "foreign-machine"
+        elf.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00" + bytes(200))
+        empty = pathlib.Path(folder) / "empty"
+        empty.write_bytes(b"")
+        for file, told in ((elf, "it is a program for AArch64"), (empty, "the file is empty")):
+            file.chmod(0o755)
+            cases.case(
+                f"a program that cannot be executed: {file.name}",
+                cases.mpiexec("-n", 2, file),
+                status=126,
+                words=[told],
+                within=2,
+            )
     cases.job(
         "an algorithm that is none",
         1,
@@ -33,6 +50,7 @@ def commands(cases):
         words=['FERRY_COLL_BCAST is "magic"; what can be chosen is auto, messages, '],
         within=2,
     )
+    settings(cases)
     cases.job("no ranks", 0, "fine", status="bad", words=[r"\b0\b", one_line], within=2)
     cases.job("negative ranks", "-3", "fine", status="bad", words=["-3"], within=2)
     cases.job("ranks that are no number", "two", "fine", status="bad", words=["two"], within=2)
@@ -53,6 +71,42 @@ def commands(cases):
         quiet=True,
         within=5,
     )
+
+
+# Settings with values that they cannot have, and what is said.
+SETTINGS = (
+    ("FERRY_YIELDS", "many", "a whole number, from 0 to 4294967294"),
+    ("FERRY_TIME_SLICE", "1ms", "a whole number of microseconds, from 0 to "),
+    ("FERRY_SHM_READ_MIN", "64K", "a whole number of bytes, from 0 to "),
+    ("FERRY_TCP_TIMEOUT", "0", "seconds, from 1 to 86400"),
+    ("FERRY_TCP_ZCOPY", "yes", "0 or 1"),
+    ("FERRY_TIPC_TYPE", "63", "a whole number, from 64 to 4294967295"),
+    ("FERRY_CONNECT_TIMEOUT", "soon", "seconds, from 0 to "),
+    ("FERRY_OVERLAP_MIN", "0", "a whole number of bytes, from 1 to "),
+    ("FERRY_BACKTRACE", "off", "0 or 1"),
+    ("FERRY_PROGRESS", "threads", "calls or thread"),
+)
+
+
+def settings(cases):
+    """Variables with values that make no sense: told once, by mpiexec or in MPI_Init."""
+    for name, value, allowed in SETTINGS:
+        told = rf'\Ampiexec: {name} is "{value}"; it should be {allowed}[^\n]*\n?\Z'
+        cases.case(
+            f"{name} that makes no sense",
+            cases.mpiexec("-n", 2, cases.die, "fine", environment={name: value}),
+            status=2,
+            words=[told],
+            within=2,
+        )
+    option = cases.mpiexec("-x", "FERRY_YIELDS=many", "-n", 2, cases.die, "fine")
+    cases.case("-x FERRY_YIELDS that makes no sense", option, status=2, words=["YIELDS is"])
+    for name, value in (("FERRY_YIELDS", "many"), ("FERRY_TRANSPORTS", "sea")):
+        by_rank = cases.mpiexec("-n", 3, "env", f"{name}={value}", cases.die, "fine")
+        once = rf'(?s)\A(?!.*{name} is.*{name} is).*rank [0-2] of 3: MPI_Init.*{name} is "{value}"'
+        cases.case(
+            f"{name} that ranks find to make no sense", by_rank, status=16, words=[once], within=3
+        )
 
 
 def other_mpi(cases):

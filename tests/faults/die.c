@@ -170,14 +170,15 @@ int main(int argc, char **argv)
             _exit(3);
     }
     if (strncmp(how, "threads", 7) == 0) {
-        int level;
-        MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+        int level, few = is(how, "threads-serialized");
+        MPI_Init_thread(&argc, &argv, few ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE, &level);
     } else {
         MPI_Init(&argc, &argv);
     }
     if (is(how, "own-handler-later"))
         signal(SIGSEGV, own_handler);
     int rank, size, value = 0;
+    void *memory;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int who = argc > 2 ? atoi(argv[2]) : size - 1, next = (rank + 1) % size,
@@ -210,6 +211,8 @@ int main(int argc, char **argv)
             pthread_join(second, NULL);
         } else if (pthread_create(&second, NULL, is(how, "threads-late") ? send_late : receive,
                                   NULL) == 0) {
+            if (is(how, "threads-serialized")) /* two wait at once, and only one may be in MPI */
+                await_sleeping_receiver();
             if (!is(how, "threads-join")) /* nobody sends, or the second thread does, late */
                 receive(NULL);
             pthread_join(second, NULL);
@@ -332,6 +335,24 @@ int main(int argc, char **argv)
             MPI_Send(&value, 1, MPI_INT, 0, 9, MPI_COMM_WORLD);
         }
         MPI_Barrier(MPI_COMM_WORLD);
+    } else if (is(how, "leaks")) { /* one rank does not free what it has made */
+        MPI_Comm dup, halves;
+        MPI_Win win;
+        MPI_Request request;
+        MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+        MPI_Comm_set_name(dup, "my own");
+        MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &halves);
+        MPI_Win_create(&value, sizeof value, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+        MPI_Win_set_name(win, "grid");
+        MPI_Recv_init(&value, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &request);
+        if (rank != who) {
+            MPI_Comm_free(&dup);
+            MPI_Comm_free(&halves);
+            MPI_Request_free(&request);
+        }
+        MPI_Win_free(&win);
+        if (rank == who)
+            MPI_Win_allocate(8, 1, MPI_INFO_NULL, MPI_COMM_SELF, &memory, &win);
     } else if (is(how, "general")) { /* nobody completes the generalised requests of one rank */
         MPI_Request two[2];
         if (rank == who) {

@@ -20,6 +20,7 @@ def hangs(cases):
     collectives(cases)
     mismatches(cases)
     lengths(cases)
+    objects(cases)
     threads(cases)
     no_hangs(cases)
 
@@ -94,6 +95,28 @@ def messages(cases):
             status=0,
             within=6,
             words=["rank 0.*MPI_Finalize.*2 messages.*4 bytes from rank 1 with tag 8"],
+        )
+    for ask, words, without in (
+        (
+            "1",
+            [
+                "rank 1 .*MPI_Finalize: this rank has left 1 window .MPI_Win_free.: a window of 1 "
+                "rank; 2 communicators .MPI_Comm_free.: (my own, a communicator of 1 rank"
+                "|a communicator of 1 rank, my own); 1 request "
+            ],
+            ["rank 0 .*has left"],
+        ),
+        ("0", [], ["has left"]),
+    ):
+        cases.case(
+            f"objects that are left over, FERRY_SHOW_HANDLE_LEAKS={ask}",
+            cases.mpiexec(
+                "-n", 2, die, "leaks", 1, environment={"FERRY_SHOW_HANDLE_LEAKS": ask}
+            ),
+            status=0,
+            within=6,
+            words=words,
+            without=without,
         )
 
 
@@ -214,6 +237,19 @@ def lengths(cases):
                         f"|takes part in MPI_{call} with [0-9]+ bytes)"
                     ],
                 )
+    # By messages alone, these take different algorithms, and get no message that is too long.
+    cases.case(
+        "allreduce with lengths that differ on 4 so much that nobody sends",
+        cases.mpiexec(
+            "-n", 4, cases.objects, "counts", "8192", environment={"FERRY_TRANSPORTS": "tcp"}
+        ),
+        status="bad",
+        within=6,
+        words=[
+            "collective #[0-9]+, 8 bytes",
+            "lengths that differ: ranks 0-2 with 8 bytes; rank 3 with 65536 bytes",
+        ],
+    )
     # Some of these wait at a board, one by messages.
     for call in ("allreduce", "alltoall", "iallreduce"):
         for ranks in (2, 4):
@@ -227,6 +263,41 @@ def lengths(cases):
                 within=6,
                 words=[f"rank {rank}: truncated" for rank in range(ranks)],
             )
+
+
+# Calls of objects.c, what one of four ranks does instead and which one, and what is said.
+OBJECTS = (
+    ("dup", "recv", 0, "1-3 wait in MPI_Comm_dup, a collective call on MPI_COMM_WORLD that not all"),
+    ("dup", "barrier", 0, "MPI_Comm_dup but rank 0 in MPI_Barrier: all ranks of MPI_COMM_WORLD"),
+    ("half", "recv", 2, "rank 3 waits in MPI_Comm_dup, a collective call on half .*: rank 2 is in"),
+    ("group", "recv", 2, "MPI_Comm_create_group, a collective call on a group of 2.*: rank 2 is"),
+    ("split", "recv", 3, "in MPI_Comm_split, .*: rank 3 is in MPI_Recv with rank 1, tag 5"),
+    ("create", "recv", 0, "in MPI_Comm_create, .*: rank 0 is in MPI_Recv"),
+    ("cart", "recv", 0, "in MPI_Cart_create, .*: rank 0 is in MPI_Recv"),
+    ("window", "recv", 3, "in MPI_Win_create on .*, which not all have entered: rank 3 is in"),
+    ("allocate", "recv", 3, "in MPI_Win_allocate on .*, which not all have entered: rank 3 is in"),
+    ("free", "recv", 3, "0-2 wait in MPI_Win_free on .*all ranks .*, but rank 3 is in MPI_Recv"),
+    ("open", "recv", 3, "in MPI_File_open, .*: rank 3 is in MPI_Recv"),
+    ("close", "recv", 3, "in MPI_File_close, .*: rank 3 is in MPI_Recv"),
+    ("spawn", "recv", 3, "in MPI_Comm_spawn, .*: rank 3 is in MPI_Recv"),
+    ("inter", "recv", 2, "in MPI_Intercomm_create, .*: rank 2 is in MPI_Recv"),
+    ("tags", "recv", 3, "0 and 2 wait for each other in MPI_Intercomm_create, one on half.*tags"),
+    ("overlap", "end", 3, "MPI_Intercomm_create.*MPI_ERR_COMM: .* is in both the local and"),
+    ("finalize", "recv", 1, "MPI_Finalize +rank 3 to receive a send"),
+)
+
+
+def objects(cases):
+    """Collective calls that make or free objects, which one rank does not make."""
+    for call, instead, who, told in OBJECTS:
+        cases.case(
+            f"{call} where a rank is elsewhere ({instead})",
+            cases.mpiexec("-n", 4, cases.objects, call, instead, who),
+            status="bad",
+            within=8,
+            words=[told],
+            without=[r"\bseveral\b", "tag any"],
+        )
 
 
 def threads(cases):
@@ -250,6 +321,14 @@ def threads(cases):
                 within=6,
                 words=received,
             )
+    cases.job(
+        "two threads in MPI of a program that has asked for one",
+        2,
+        "threads-serialized",
+        status="bad",
+        within=6,
+        words=["two threads of this rank wait in MPI .* MPI_THREAD_SERIALIZED.* MPI_Init_thread"],
+    )
     cases.job(
         "a thread outside of MPI that will send", 2, "threads-late", status=0, quiet=True, within=8
     )

@@ -31,8 +31,10 @@ class Cases:
     def __init__(self, mpi, run_job, tally):
         self.mpi, self.run_job, self.tally = mpi, run_job, tally
         self.die, self.misuse = mpi.build / f"die-{os.getpid()}", mpi.build / "misuse"
+        self.objects = mpi.build / "objects"
         plain = mpi.build / "die"
-        for source, out in ((HERE / "die.c", plain), (HERE / "misuse.c", self.misuse)):
+        sources = (("die.c", plain), ("misuse.c", self.misuse), ("objects.c", self.objects))
+        for source, out in ((HERE / name, out) for name, out in sources):
             error = mpi.compile([source], out)
             if error:
                 tally.add(f"faults/{source.stem} (build)", "does not compile", error)

@@ -308,6 +308,123 @@ static int bad_keyval(void)
     return MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_KEYVAL_INVALID, &v, &flag);
 }
 
+/* A window of this rank alone, with the error handler of MPI_COMM_SELF. */
+static MPI_Win own_window(void)
+{
+    static long memory[8];
+    MPI_Win win;
+    MPI_Errhandler handler;
+    MPI_Win_create(memory, sizeof memory, sizeof *memory, MPI_INFO_NULL, MPI_COMM_SELF, &win);
+    MPI_Comm_get_errhandler(MPI_COMM_SELF, &handler);
+    MPI_Win_set_errhandler(win, handler);
+    MPI_Errhandler_free(&handler);
+    return win;
+}
+static int put_without_epoch(void)
+{
+    MPI_Win win = own_window();
+    int code = MPI_Put(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, win);
+    MPI_Win_free(&win);
+    return code;
+}
+static int put_behind_window(void)
+{
+    MPI_Win win = own_window();
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+    int code = MPI_Put(&value, 1, MPI_INT, 0, 8, 1, MPI_INT, win);
+    MPI_Win_unlock(0, win);
+    MPI_Win_free(&win);
+    return code;
+}
+static int locked_twice(void)
+{
+    MPI_Win win = own_window();
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+    int code = MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+    MPI_Win_unlock(0, win);
+    MPI_Win_free(&win);
+    return code;
+}
+static int freed_while_locked(void)
+{
+    MPI_Win win = own_window();
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+    int code = MPI_Win_free(&win);
+    MPI_Win_unlock(0, win);
+    MPI_Win_free(&win);
+    return code;
+}
+static int negative_coordinate(void)
+{
+    int dims[] = {1}, periods[] = {0}, coords[] = {-1}, rank;
+    MPI_Comm line;
+    MPI_Cart_create(MPI_COMM_SELF, 1, dims, periods, 0, &line);
+    int code = MPI_Cart_rank(line, coords, &rank);
+    MPI_Comm_free(&line);
+    return code;
+}
+static int no_neighbours(void)
+{
+    return MPI_Neighbor_allgather(&value, 1, MPI_INT, many, 1, MPI_INT, MPI_COMM_SELF);
+}
+static int subarray_too_long(void)
+{
+    int sizes[] = {4}, subsizes[] = {3}, starts[] = {2};
+    MPI_Datatype type;
+    return MPI_Type_create_subarray(1, sizes, subsizes, starts, MPI_ORDER_C, MPI_INT, &type);
+}
+static int packed_too_long(void)
+{
+    char small[2];
+    int position = 0;
+    return MPI_Pack(&value, 1, MPI_INT, small, sizeof small, &position, MPI_COMM_SELF);
+}
+static int no_key(void)
+{
+    MPI_Info info;
+    MPI_Info_create(&info);
+    int code = MPI_Info_delete(info, "colour");
+    MPI_Info_free(&info);
+    return code;
+}
+static int no_process_set(void)
+{
+    MPI_Session session;
+    MPI_Group group;
+    MPI_Errhandler handler;
+    MPI_Comm_get_errhandler(MPI_COMM_SELF, &handler);
+    MPI_Session_init(MPI_INFO_NULL, handler, &session);
+    MPI_Errhandler_free(&handler);
+    int code = MPI_Group_from_session_pset(session, "mpi://NOBODY", &group);
+    MPI_Session_finalize(&session);
+    return code;
+}
+static int ready_twice(void)
+{
+    int parts[2] = {0};
+    MPI_Request requests[2];
+    MPI_Psend_init(parts, 2, 1, MPI_INT, 0, 5, MPI_COMM_SELF, MPI_INFO_NULL, &requests[0]);
+    MPI_Precv_init(parts, 2, 1, MPI_INT, 0, 5, MPI_COMM_SELF, MPI_INFO_NULL, &requests[1]);
+    MPI_Startall(2, requests);
+    MPI_Pready(1, requests[0]);
+    int code = MPI_Pready(1, requests[0]);
+    MPI_Pready(0, requests[0]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < 2; i++)
+        MPI_Request_free(&requests[i]);
+    return code;
+}
+static int overlapping_groups(void)
+{
+    MPI_Comm between;
+    return MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, world_rank, 3, &between);
+}
+static int no_port(void)
+{
+    MPI_Comm other;
+    return MPI_Comm_connect("nowhere", MPI_INFO_NULL, 0, MPI_COMM_SELF, &other);
+}
+
 /* Words that the fatal message must have besides the rank. */
 static const struct {
     const char *name;
@@ -369,6 +486,19 @@ static const struct {
     {"bad_errhandler", bad_errhandler, MPI_ERR_ERRHANDLER, MPI_ERR_ARG},
     {"predefined_keyval", predefined_keyval, MPI_ERR_KEYVAL, 0},
     {"bad_keyval", bad_keyval, MPI_ERR_KEYVAL, 0},
+    {"put_without_epoch", put_without_epoch, MPI_ERR_RMA_SYNC, 0},
+    {"put_behind_window", put_behind_window, MPI_ERR_RMA_RANGE, 0},
+    {"locked_twice", locked_twice, MPI_ERR_RMA_SYNC, 0},
+    {"freed_while_locked", freed_while_locked, MPI_ERR_RMA_SYNC, 0},
+    {"negative_coordinate", negative_coordinate, MPI_ERR_ARG, 0},
+    {"no_neighbours", no_neighbours, MPI_ERR_TOPOLOGY, 0},
+    {"subarray_too_long", subarray_too_long, MPI_ERR_ARG, 0},
+    {"packed_too_long", packed_too_long, MPI_ERR_ARG, 0},
+    {"no_key", no_key, MPI_ERR_INFO_NOKEY, 0},
+    {"no_process_set", no_process_set, MPI_ERR_ARG, 0},
+    {"ready_twice", ready_twice, MPI_ERR_ARG, 0},
+    {"overlapping_groups", overlapping_groups, MPI_ERR_COMM, 0},
+    {"no_port", no_port, MPI_ERR_PORT, 0},
 };
 enum { MISTAKES = sizeof mistakes / sizeof *mistakes };
 

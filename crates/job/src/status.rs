@@ -77,7 +77,8 @@ pub struct RankStatus {
     /// (`peer_rank`). -1 for any, else [`PEER_SEVERAL`], [`PEER_OWN_PROGRAM`] or
     /// [`PEER_AT_PORT`].
     pub peer: AtomicI32,
-    /// The tag that is waited for. -1 for any.
+    /// The tag that is waited for. -1 for any. For collectives: bytes of the data by this rank's
+    /// arguments, i32::MAX for more; -1 if that is not known.
     pub tag: AtomicI32,
     /// For collectives: how many the communicator has started, including this one.
     pub collective: AtomicU64,

@@ -14,6 +14,7 @@
 //! All but `threads` are pure functions of a snapshot, so that every case can be tested without a
 //! job.
 
+mod agreements;
 mod mistakes;
 mod snapshot;
 mod stall_timer;

@@ -22,10 +22,10 @@ pub mod program;
 mod spawn;
 mod topology;
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use ferry_job::{Cores, JobInfo, LAUNCH_FD, NodeJob, RankSocket};
@@ -247,7 +247,7 @@ impl RankStarter {
             group: watcher.group(local),
         };
         let pid = spawn::spawn(&order, &mut self.stack).map_err(|refusal| {
-            let advice = advice(&refusal);
+            let advice = advice(&refusal, &program.path, program.wdir.as_deref());
             let mut not = refused(refusal.step, refusal.cause);
             not.text += &advice;
             not.status = if refusal.step == "executing it" {
@@ -266,7 +266,7 @@ impl RankStarter {
 }
 
 /// Advice after a refused start.
-fn advice(refusal: &spawn::SpawnError) -> String {
+fn advice(refusal: &spawn::SpawnError, program: &CStr, wdir: Option<&CStr>) -> String {
     match refusal.cause.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOMEM) if refusal.step == "making its process" => {
             format!(
@@ -278,7 +278,11 @@ fn advice(refusal: &spawn::SpawnError) -> String {
             "; the program is there, but not the interpreter or loader that it names".into()
         }
         Some(libc::E2BIG) => "; its arguments and environment together are too long".into(),
-        Some(libc::ENOEXEC) => "; it is no program for this kind of machine".into(),
+        Some(libc::ENOEXEC) => {
+            let os = |path: &CStr| PathBuf::from(OsStr::from_bytes(path.to_bytes()));
+            let file = wdir.map_or_else(PathBuf::new, os).join(os(program));
+            format!("; {}", program::why_no_program(&file))
+        }
         _ => String::new(),
     }
 }

@@ -11,12 +11,14 @@ pub use receive::Unreceived;
 
 use crate::base::header::{self, Header};
 use crate::base::key::{ContextId, Envelope, ProcId};
-use crate::base::request::{Completion, ReqId};
+use crate::base::request::{Completion, Operation, ReqId};
 use crate::progress::device::Device;
-use crate::progress::wait::{WaitingFor, wait_until};
+use crate::progress::wait::{Describe, WaitingFor, wait_until};
 use crate::protocol::control::ControlMessage;
 use crate::queue::outgoing::Outgoing;
+use ferry_job::RankStatus;
 use ferry_transport::RemoteMemory;
+use std::sync::atomic::Ordering;
 
 /// What the device can do for a peer. The layer above asks this, and never for a transport.
 #[derive(Clone, Copy, Debug)]
@@ -181,9 +183,30 @@ impl Device {
     }
 }
 
+/// Tells who looks at a hang which process has to receive the first of the sends that are pending.
+struct PendingSends;
+
+impl Describe for PendingSends {
+    fn describe(&self, device: &mut Device, status: &RankStatus) {
+        let mut pending = device.worker.engine.requests.iter_pending();
+        let to = pending.find_map(|(_, operation)| match operation {
+            Operation::SendSync { to } | Operation::SendLarge { to, .. } => Some(*to),
+            _ => None,
+        });
+        if let Some(to) = to {
+            status.peer.store(to as i32, Ordering::Relaxed);
+            status.operation.store(b"a send");
+        }
+    }
+}
+
 /// Completes every pending send, for the peers that still need it. Blocks until then.
 pub fn finish() {
-    wait_until(&WaitingFor::SEVERAL, |d| {
+    let what = WaitingFor {
+        details: Some(&PendingSends),
+        ..WaitingFor::SEVERAL
+    };
+    wait_until(&what, |d| {
         !d.sends_pending() && d.worker.transports.settle()
     });
 }

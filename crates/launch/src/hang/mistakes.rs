@@ -5,13 +5,15 @@ use std::fmt::Write;
 
 use ferry_job::PEER_OWN_PROGRAM;
 
+use super::agreements::agreements;
 use super::snapshot::RankView;
-use super::table::ranks_named;
+use super::table::{activities, bytes_in_words, ranks_named};
 use super::windows::window_waits;
 
 /// Likely mistakes, the surest first. At least one for a job that hangs.
 pub fn mistakes(ranks: &[RankView]) -> Vec<String> {
     let mut found = Vec::new();
+    agreements(ranks, &mut found);
     collective_mistakes(ranks, &mut found);
     window_waits(ranks, &mut found);
     finished_peers(ranks, &mut found);
@@ -38,7 +40,7 @@ fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
     for (number, rank) in ranks
         .iter()
         .enumerate()
-        .filter(|(_, r)| r.waits() && r.is_collective())
+        .filter(|(_, r)| r.waits() && r.is_collective() && !r.is_agreement())
     {
         comms.entry(rank.context & !3).or_default().push(number);
     }
@@ -89,6 +91,10 @@ fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
             ));
             continue;
         }
+        if let Some(lengths) = lengths_that_differ(ranks, &inside) {
+            found.push(lengths);
+            continue;
+        }
         if first.collective > 0
             && let (alike, others) = same(&|r| r.collective == first.collective)
             && let Some(&other) = others.first()
@@ -105,6 +111,51 @@ fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
         }
         missing_members(ranks, context, &inside, found);
     }
+}
+
+/// Collectives in which the data of all ranks are as long.
+const SAME_LENGTHS: [&str; 9] = [
+    "bcast",
+    "reduce",
+    "allreduce",
+    "allgather",
+    "alltoall",
+    "reduce_scatter_block",
+    "scan",
+    "exscan",
+    "reduce_scatter",
+];
+
+/// Ranks that take part in one collective with lengths that differ, where all should be as long.
+fn lengths_that_differ(ranks: &[RankView], inside: &[usize]) -> Option<String> {
+    let first = &ranks[inside[0]];
+    let function = first.function().strip_prefix("MPI_")?.to_lowercase();
+    let function = function.strip_suffix("_init").unwrap_or(&function);
+    let is_one = |name: &&str| *name == function || function.strip_prefix('i') == Some(name);
+    SAME_LENGTHS.iter().find(|name| is_one(name))?;
+    let mut lengths: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
+    for &number in inside {
+        let rank = &ranks[number];
+        if let (Some(bytes), true) = (rank.bytes(), rank.collective == first.collective) {
+            lengths.entry(bytes).or_default().push(number);
+        }
+    }
+    if lengths.len() < 2 {
+        return None;
+    }
+    let texts: Vec<String> = lengths
+        .iter()
+        .take(3)
+        .map(|(&bytes, who)| format!("{} with {}", ranks_named(who), bytes_in_words(bytes)))
+        .collect();
+    Some(format!(
+        "ranks take part in {} (collective #{}) on {} with lengths that differ: {}. All must give \
+         counts and datatypes that agree",
+        first.call_in_words(),
+        first.collective,
+        first.comm_shown(),
+        texts.join("; ")
+    ))
 }
 
 /// Members that are not in the collective in which others wait.
@@ -134,34 +185,14 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
     // Only for MPI_COMM_WORLD and communicators of its size is it known who the members are.
     if context == 0 || size == ranks.len() {
         let missing: Vec<usize> = (0..ranks.len()).filter(|r| !inside.contains(r)).collect();
-        let mut named: Vec<(String, Vec<usize>)> = Vec::new();
-        for &rank in &missing {
-            let activity = ranks[rank].activity();
-            match named.iter_mut().find(|(p, _)| *p == activity) {
-                Some((_, group)) => group.push(rank),
-                None => named.push((activity, vec![rank])),
-            }
-        }
-        let rest = named.len().saturating_sub(3);
-        let mut activities: Vec<String> = named
-            .iter()
-            .take(3)
-            .map(|(activity, group)| {
-                format!("{} {}", ranks_named(group), plural(activity, group.len()))
-            })
-            .collect();
-        if rest > 0 {
-            activities.push(format!("and {rest} more kinds of places"));
-        }
-        // A barrier has neither.
-        let or_unlike = match first.function() {
-            "MPI_Barrier" | "MPI_Ibarrier" | "MPI_Barrier_init" => "",
-            _ => ", or not with the same counts and root",
+        let or_unlike = match first.has_counts() {
+            true => ", or not with the same counts and root",
+            false => "",
         };
         found.push(format!(
             "{who} {wait} in {call} on {}, which not all have entered{or_unlike}: {}",
             first.comm_shown(),
-            activities.join("; ")
+            activities(ranks, &missing)
         ));
     } else {
         found.push(format!(
@@ -174,15 +205,6 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
                 "are"
             },
         ));
-    }
-}
-
-/// Turns "has ended" and "is in …" into the plural.
-fn plural(activity: &str, many: usize) -> String {
-    match (many, activity.split_once(' ')) {
-        (2.., Some(("has", rest))) => format!("have {rest}"),
-        (2.., Some(("is", rest))) => format!("are {rest}"),
-        _ => activity.into(),
     }
 }
 

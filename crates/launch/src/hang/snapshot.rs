@@ -35,7 +35,7 @@ pub struct RankView {
     /// The rank that is waited for. -1 for any, else [`ferry_job::PEER_SEVERAL`],
     /// [`ferry_job::PEER_OWN_PROGRAM`] or [`ferry_job::PEER_AT_PORT`].
     pub peer: i32,
-    /// The tag that is waited for. -1 for any.
+    /// The tag that is waited for. -1 for any. For collectives see [`RankView::bytes`].
     pub tag: i32,
     /// How many collectives the communicator has started.
     pub collective: u64,
@@ -153,6 +153,20 @@ impl RankView {
     pub(super) fn is_collective(&self) -> bool {
         self.collective > 0 || self.context & 3 != 0
     }
+    /// Waits in the agreement of a collective call that makes or frees an object.
+    pub(super) fn is_agreement(&self) -> bool {
+        self.collective == 0 && self.context & 3 > 1
+    }
+    /// Bytes of its collective's data by the rank's own arguments, at most [`i32::MAX`].
+    pub(super) fn bytes(&self) -> Option<i32> {
+        let known = self.is_collective() && !self.is_agreement() && self.tag >= 0;
+        (known && self.has_counts()).then_some(self.tag)
+    }
+    /// Its collective has counts or a root. A barrier has neither, nor a call that makes an object.
+    pub(super) fn has_counts(&self) -> bool {
+        let stems = ["cast", "educe", "ather", "catter", "lltoall", "can"];
+        stems.iter().any(|stem| self.function().contains(stem))
+    }
     /// Waits for a request's operation, not for what the call itself does.
     pub(super) fn waits_for_request(&self) -> bool {
         self.call.starts_with("MPI_Wait")
@@ -239,7 +253,10 @@ impl RankView {
         matches!(self.phase, RankPhase::Finalized | RankPhase::Exited)
     }
     pub(super) fn comm_shown(&self) -> String {
-        comm_shown(self.context, &self.comm)
+        match self.is_agreement() && self.context & 3 == 3 {
+            true => format!("a group of {}", self.comm_size),
+            false => comm_shown(self.context, &self.comm),
+        }
     }
     /// The rank whose message it waits for, if it is exactly one.
     pub(super) fn waited_for(&self, ranks: usize) -> Option<usize> {
@@ -254,6 +271,9 @@ impl RankView {
             RankPhase::Exited => "has ended".into(),
             RankPhase::Running if !self.asleep => {
                 "is running outside of MPI or in a call that has not slept".into()
+            }
+            RankPhase::Running if self.is_agreement() => {
+                format!("is in {} on {}", self.call, self.comm_shown())
             }
             RankPhase::Running if self.is_collective() => {
                 format!(

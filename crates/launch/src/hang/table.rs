@@ -95,6 +95,9 @@ fn row(rank: &RankView, now: u64) -> Row {
     } else {
         String::new()
     };
+    let bytes = rank
+        .bytes()
+        .map_or(String::new(), |n| format!(", {}", bytes_in_words(n)));
     let more = match rank.awaited_count {
         0 | 1 => String::new(),
         _ if rank.peer == PEER_SEVERAL && !rank.is_collective() => String::new(),
@@ -107,8 +110,18 @@ fn row(rank: &RankView, now: u64) -> Row {
     let on_window = rank.window_wait();
     let (peer, tag) = match (rank.is_collective(), rank.peer) {
         _ if let Some(what) = &on_window => (what.clone(), String::new()),
+        (true, peer) if rank.is_agreement() => (
+            match rank.peer_elsewhere {
+                Some((job, peer)) => format!("rank {peer} of job {job:x}, collective"),
+                None => format!("rank {peer}, collective"),
+            },
+            String::new(),
+        ),
         (true, _) => (
-            format!("{function}collective #{}{root}{more}", rank.collective),
+            format!(
+                "{function}collective #{}{root}{bytes}{more}",
+                rank.collective
+            ),
             String::new(),
         ),
         (_, -1) => (format!("any rank{more}"), tag(rank.tag)),
@@ -121,11 +134,15 @@ fn row(rank: &RankView, now: u64) -> Row {
         (_, ..-1) => ("several".into(), String::new()),
         (_, peer) => match rank.peer_elsewhere {
             Some((job, peer)) => (format!("rank {peer} of job {job:x}"), tag(rank.tag)),
+            None if rank.call == "MPI_Finalize" => {
+                (format!("rank {peer} to receive a send"), String::new())
+            }
             None if rank.operation == "a send" => (format!("rank {peer}{more}"), String::new()),
             None => (format!("rank {peer}{more}"), tag(rank.tag)),
         },
     };
-    let comm = if rank.peer < -1 && !rank.is_collective() && on_window.is_none() {
+    let is_of_none = rank.peer < -1 || rank.call == "MPI_Finalize";
+    let comm = if is_of_none && !rank.is_collective() && on_window.is_none() {
         String::new()
     } else {
         rank.comm_shown()
@@ -138,6 +155,15 @@ fn row(rank: &RankView, now: u64) -> Row {
         tag,
         format!("{}.{} s", seconds / 10, seconds % 10),
     ]
+}
+
+/// What [`RankView::bytes`] says.
+pub(super) fn bytes_in_words(bytes: i32) -> String {
+    match bytes {
+        1 => "1 byte".into(),
+        i32::MAX => format!("{bytes} bytes or more"),
+        _ => format!("{bytes} bytes"),
+    }
 }
 
 /// Ranks as a list: "0-3, 7".
@@ -169,4 +195,39 @@ pub fn ranks_named(ranks: &[usize]) -> String {
         if ranks.len() == 1 { "" } else { "s" },
         list(ranks)
     )
+}
+
+/// What these ranks do, with those together that do the same.
+pub(super) fn activities(ranks: &[RankView], of: &[usize]) -> String {
+    /// More would make the line long.
+    const KINDS_MAX: usize = 3;
+    let mut kinds: Vec<(String, Vec<usize>)> = Vec::new();
+    for &rank in of {
+        let activity = ranks[rank].activity();
+        match kinds.iter_mut().find(|(a, _)| *a == activity) {
+            Some((_, group)) => group.push(rank),
+            None => kinds.push((activity, vec![rank])),
+        }
+    }
+    let more = kinds.len().saturating_sub(KINDS_MAX);
+    let mut texts: Vec<String> = kinds
+        .iter()
+        .take(KINDS_MAX)
+        .map(|(activity, group)| {
+            format!("{} {}", ranks_named(group), plural(activity, group.len()))
+        })
+        .collect();
+    if more > 0 {
+        texts.push(format!("and {more} more kinds of places"));
+    }
+    texts.join("; ")
+}
+
+/// Turns "has ended" and "is in …" into the plural.
+fn plural(activity: &str, many: usize) -> String {
+    match (many, activity.split_once(' ')) {
+        (2.., Some(("has", rest))) => format!("have {rest}"),
+        (2.., Some(("is", rest))) => format!("are {rest}"),
+        _ => activity.into(),
+    }
 }

@@ -377,6 +377,123 @@ fn a_message_to_a_finished_rank_is_never_taken() {
     );
 }
 
+/// Waits in a call that makes an object, for a message of `peer`.
+fn agreement(call: &str, context: u64, peer: i32) -> RankView {
+    RankView {
+        context,
+        comm_size: 3,
+        ..waiting(call, peer, -1)
+    }
+}
+
+#[test]
+fn a_call_that_makes_an_object_and_who_has_not_made_it() {
+    let ranks = [
+        agreement("MPI_Comm_dup", 2, 2),
+        agreement("MPI_Comm_dup", 2, 0),
+        waiting("MPI_Recv", 0, 5),
+    ];
+    let text = said(&ranks);
+    assert_eq!(
+        text.lines().next(),
+        Some(
+            "ranks 0, 1 wait in MPI_Comm_dup, a collective call on MPI_COMM_WORLD that not all \
+             have made: rank 2 is in MPI_Recv with rank 0, tag 5, on MPI_COMM_WORLD"
+        )
+    );
+    let table = report(&ranks, 2 * SECOND);
+    assert!(
+        table.contains("MPI_COMM_WORLD  rank 2, collective"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_rank_that_is_ahead_is_not_taken_for_one_that_is_missing() {
+    // Rank 2 waits for rank 1. Rank 0 has done its part, and goes on to another collective.
+    let ranks = [
+        collective("MPI_Barrier", 4, -1),
+        waiting("MPI_Recv", 0, 5),
+        agreement("MPI_Comm_split", 2, 1),
+    ];
+    let text = said(&ranks);
+    assert!(
+        text.starts_with(
+            "rank 2 waits in MPI_Comm_split, a collective call on MPI_COMM_WORLD that not all \
+             have made: rank 1 is in MPI_Recv"
+        ),
+        "{text}"
+    );
+    assert!(!text.contains("same order"), "{text}");
+}
+
+#[test]
+fn another_collective_instead_of_a_call_that_makes_an_object() {
+    let ranks = [
+        agreement("MPI_Win_create", 2, 2),
+        agreement("MPI_Win_create", 2, 0),
+        collective("MPI_Barrier", 4, -1),
+    ];
+    let text = said(&ranks);
+    assert!(
+        text.starts_with(
+            "ranks 0, 1 are in MPI_Win_create but rank 2 in MPI_Barrier: all ranks of \
+             MPI_COMM_WORLD must call the same collectives in the same order"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn leaders_that_do_not_meet() {
+    // Each leader waits for the other, in an agreement of its own communicator.
+    let ranks = [
+        agreement("MPI_Intercomm_create", 0x12, 1),
+        agreement("MPI_Intercomm_create", 0x22, 0),
+    ];
+    let text = said(&ranks);
+    assert!(
+        text.contains("compare leaders, tags and the peer communicator"),
+        "{text}"
+    );
+    // Some members of a group: the communicator is none, and its ranks are not known.
+    let ranks = [
+        agreement("MPI_Comm_create_group", 3, 1),
+        ended(RankPhase::Finalized),
+    ];
+    let text = said(&ranks);
+    assert!(
+        text.contains(
+            "a collective call on a group of 3 that not all have made: rank 1 has finished"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn lengths_that_differ_are_told() {
+    let of = |call: &str, bytes| RankView {
+        tag: bytes,
+        ..collective(call, 7, -1)
+    };
+    let ranks = |call: &str| [of(call, 8), of(call, 8), of(call, 65536)];
+    let text = said(&ranks("MPI_Allreduce"));
+    assert!(
+        text.contains(
+            "MPI_Allreduce (collective #7) on MPI_COMM_WORLD with lengths that differ: ranks 0, 1 \
+             with 8 bytes; rank 2 with 65536 bytes"
+        ),
+        "{text}"
+    );
+    let table = report(&ranks("MPI_Allreduce"), 2 * SECOND);
+    assert!(table.contains("collective #7, 65536 bytes"), "{table}");
+    // The root has more than the others.
+    let text = said(&ranks("MPI_Gather"));
+    assert!(!text.contains("lengths that differ"), "{text}");
+    let same = [of("MPI_Bcast", 8), of("MPI_Bcast", 8)];
+    assert!(!said(&same).contains("lengths"));
+}
+
 #[test]
 fn moving_between_two_looks_is_seen() {
     let before = [waiting("MPI_Recv", 1, 0), waiting("MPI_Recv", 0, 0)];

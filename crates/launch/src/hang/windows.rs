@@ -7,6 +7,8 @@ use ferry_job::{
 };
 
 use super::snapshot::RankView;
+use super::table::{activities, ranks_named};
+use std::collections::BTreeMap;
 
 impl RankView {
     /// What the rank waits for on a window, in words. `None`: it waits for something else.
@@ -36,10 +38,14 @@ impl RankView {
 
 /// Ranks that wait for others in one-sided communication.
 pub(super) fn window_waits(ranks: &[RankView], found: &mut Vec<String>) {
+    frees(ranks, found);
     for (number, rank) in ranks.iter().enumerate() {
         let Some(what) = rank.window_wait().filter(|_| rank.waits()) else {
             continue;
         };
+        if rank.tag == TAG_WINDOW_FREE {
+            continue;
+        }
         let advice = match rank.tag {
             TAG_WINDOW_LOCK => ": who locks a window has to unlock it",
             TAG_WINDOW_POST => {
@@ -50,7 +56,6 @@ pub(super) fn window_waits(ranks: &[RankView], found: &mut Vec<String>) {
                 ": each rank in the group of MPI_Win_post has to call MPI_Win_start and \
                  MPI_Win_complete"
             }
-            TAG_WINDOW_FREE => ": all ranks of the window have to call MPI_Win_free",
             _ => "",
         };
         let peer = usize::try_from(rank.peer).ok().and_then(|p| ranks.get(p));
@@ -61,6 +66,32 @@ pub(super) fn window_waits(ranks: &[RankView], found: &mut Vec<String>) {
             "rank {number} waits in {} on {} for {what}{advice}{activity}",
             rank.call,
             rank.comm_shown()
+        ));
+    }
+}
+
+/// Ranks that wait in MPI_Win_free for the others of the window.
+fn frees(ranks: &[RankView], found: &mut Vec<String>) {
+    let mut windows: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (number, rank) in ranks.iter().enumerate() {
+        if rank.waits() && !rank.is_collective() && rank.tag == TAG_WINDOW_FREE {
+            windows.entry(rank.context).or_default().push(number);
+        }
+    }
+    for inside in windows.into_values() {
+        let first = &ranks[inside[0]];
+        let others: Vec<usize> = (0..ranks.len()).filter(|r| !inside.contains(r)).collect();
+        // Of a window of fewer ranks it is not known which they are.
+        let activities = match first.comm_size as usize == ranks.len() && !others.is_empty() {
+            true => format!(", but {}", activities(ranks, &others)),
+            false => String::new(),
+        };
+        found.push(format!(
+            "{} {} in {} on {}: all ranks of the window have to call MPI_Win_free{activities}",
+            ranks_named(&inside),
+            if inside.len() == 1 { "waits" } else { "wait" },
+            first.call,
+            first.comm_shown(),
         ));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -48,7 +49,7 @@ pub fn find(
             status: 127,
         });
     }
-    if name.as_bytes().contains(&b'/') {
+    if name.as_bytes().contains(&b'/') || matches!(name.as_bytes(), b"." | b"..") {
         let seen = wdir.map_or_else(|| PathBuf::from(name), |dir| dir.join(name));
         // The rank changes its directory before it executes the program, so the name stays as it
         // is.
@@ -73,10 +74,10 @@ pub fn find(
     }
     Err(refused.unwrap_or_else(|| {
         let here = wdir.unwrap_or(Path::new(".")).join(name);
-        let hint = if here.is_file() {
-            format!("; there is one here: write ./{shown}")
-        } else {
-            String::new()
+        let hint = match here.is_dir() {
+            _ if here.is_file() => format!("; there is one here: write ./{shown}"),
+            true => format!("; {shown} here is a directory"),
+            false => String::new(),
         };
         ProgramError {
             text: format!("program {shown} is not in PATH{hint}"),
@@ -84,6 +85,33 @@ pub fn find(
         }
     }))
 }
+
+/// Why the system takes a file that may be executed for no program, in words.
+pub fn why_no_program(file: &Path) -> String {
+    let mut head = [0; 20];
+    let read = fs::File::open(file).and_then(|mut file| file.read(&mut head));
+    match (read, &head) {
+        (Ok(0), _) => "the file is empty".into(),
+        // The machine's number is at byte 18 of an ELF file's header (elf(5)).
+        (Ok(20), [0x7f, b'E', b'L', b'F', .., low, high]) => {
+            let machine = match u16::from_le_bytes([*low, *high]) {
+                libc::EM_386 => "x86 of 32 bits".into(),
+                libc::EM_ARM => "ARM of 32 bits".into(),
+                libc::EM_AARCH64 => "AArch64".into(),
+                libc::EM_PPC64 => "PowerPC".into(),
+                libc::EM_X86_64 => "x86-64".into(),
+                EM_RISCV => "RISC-V".into(),
+                other => format!("machines of number {other} (elf.h)"),
+            };
+            let own = std::env::consts::ARCH.replace('_', "-");
+            format!("it is a program for {machine}, and this machine is {own}")
+        }
+        _ => "it is neither a program nor a script that begins with #!".into(),
+    }
+}
+
+/// Number of RISC-V in ELF files (elf.h).
+const EM_RISCV: u16 = 243;
 
 /// Checks that a file can be executed. `shown`: its name in messages.
 fn check_executable(file: &Path, shown: &str) -> Result<(), ProgramError> {
@@ -132,9 +160,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_program_is_told() {
+        let file = std::env::temp_dir().join(format!("ferry-no-program-{}", std::process::id()));
+        let told = |bytes: &[u8]| {
+            fs::write(&file, bytes).unwrap();
+            why_no_program(&file)
+        };
+        assert_eq!(told(b""), "the file is empty");
+        let mut elf = *b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\xb7\0";
+        let own = std::env::consts::ARCH.replace('_', "-");
+        let expected = format!("it is a program for AArch64, and this machine is {own}");
+        assert_eq!(told(&elf), expected);
+        elf[18] = 1;
+        assert!(told(&elf).contains("machines of number 1 (elf.h)"));
+        assert!(told(b"hello").contains("neither a program nor a script"));
+        fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
     fn mistakes_are_told_apart() {
         assert!(error_of("./none-such", "").text.contains("does not exist"));
         assert!(error_of("/etc", "").text.contains("directory"));
+        assert_eq!(error_of(".", "").text, ". is a directory, not a program");
         let plain = error_of("/etc/passwd", "");
         assert!(plain.text.contains("not executable") && plain.status == 126);
         let wdir = find("sh".as_ref(), Some("/no/such".as_ref()), None).unwrap_err();

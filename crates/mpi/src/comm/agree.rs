@@ -8,10 +8,12 @@
 
 use super::Comm;
 use crate::device::{
-    self, ContextId, Key, Pattern, ProcId, ReqId, SendMode, Sink, Source, Tags, WaitingFor,
+    self, ContextId, Describe, Device, Key, Pattern, ProcId, ReqId, SendMode, Sink, Source, Tags,
+    WaitingFor,
 };
 use crate::dynamic::foreign::{self, ProcessName};
 use crate::{Group, Result, err};
+use std::sync::atomic::Ordering;
 
 /// The processes of one agreement, and the context and tag of its messages. Its operations block
 /// until all processes that they wait for have called them.
@@ -159,7 +161,7 @@ impl<'a> Agreement<'a> {
             source: link.theirs,
             ..key
         };
-        receive(link.process, theirs, self.comm)
+        receive(link.process, theirs, &self.wait())
     }
 
     /// The rank relative to `root`, modulo the size.
@@ -187,7 +189,29 @@ impl<'a> Agreement<'a> {
             source: source.ok_or_else(malformed)?,
             tag: self.tag,
         };
-        receive(from, key, self.comm)
+        receive(from, key, &self.wait())
+    }
+
+    fn wait(&self) -> AgreementWait<'_> {
+        AgreementWait {
+            comm: self.comm,
+            context: self.context,
+            members: self.group.size(),
+        }
+    }
+}
+
+/// Tells who looks at a hang that a collective call is waited in: its context says so.
+struct AgreementWait<'a> {
+    comm: &'a Comm,
+    context: ContextId,
+    members: u32,
+}
+
+impl Describe for AgreementWait<'_> {
+    fn describe(&self, device: &mut Device, status: &ferry_job::RankStatus) {
+        self.comm.describe(device, status);
+        status.comm_size.store(self.members, Ordering::Relaxed);
     }
 }
 
@@ -211,19 +235,19 @@ pub(crate) fn send(to: ProcId, key: Key, bytes: Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Receives the bytes that process `from` sends with this key, on behalf of `comm`. Blocks until
-/// they are here, or until the process is lost.
-fn receive(from: ProcId, key: Key, comm: &Comm) -> Result<Vec<u8>> {
+/// Receives the bytes that process `from` sends with this key. Blocks until they are here, or until
+/// the process is lost.
+fn receive(from: ProcId, key: Key, agreement: &AgreementWait<'_>) -> Result<Vec<u8>> {
     let pattern = Pattern {
         context: key.context,
         source: Some(key.source),
         tag: Tags::one(key.tag),
     };
     let what = WaitingFor {
-        context: comm.context,
+        context: agreement.context,
         peer: from as i32,
         tag: -1,
-        details: Some(comm),
+        details: Some(agreement),
     };
     let mut found = None;
     device::wait_until(&what, |d| {

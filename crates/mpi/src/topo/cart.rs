@@ -80,7 +80,8 @@ impl Cart {
             if !self.periodic[i] && !(0..i64::from(d)).contains(&c) {
                 return Err(err!(
                     Arg,
-                    "coords[{i}] is {c}, but dimension {i} has {d} places and is not periodic"
+                    "coords[{i}] is {c}, but dimension {i} has {d} {} and is not periodic",
+                    if d == 1 { "place" } else { "places" }
                 ));
             }
             rank = rank * d + c.rem_euclid(i64::from(d)) as u32;

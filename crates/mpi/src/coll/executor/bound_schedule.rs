@@ -3,7 +3,7 @@
 
 use super::CollArgs;
 use super::background::{BackgroundRun, Bound};
-use super::hang_description::HangDescription;
+use super::hang_description::RunDescription;
 use super::message::{key_for, pattern_for};
 use super::tag::CollTag;
 use super::tmp_buffer::TmpBuffer;
@@ -50,10 +50,10 @@ impl BoundSchedule {
 
     /// Writes what a hang report says of a wait for this collective.
     pub(crate) fn describe(&self, d: &mut Device, status: &RankStatus) {
-        let description = HangDescription {
-            comm: &self.comm,
+        let description = RunDescription {
+            schedule: &self.schedule,
+            args: &self.args(),
             tag: self.tag,
-            root: self.args().root,
         };
         description.describe(d, status);
     }

@@ -2,7 +2,7 @@
 
 use super::CollArgs;
 use super::counters::COUNTERS;
-use super::hang_description::HangDescription;
+use super::hang_description::RunDescription;
 use super::in_flight::InFlight;
 use super::memory::Buffers;
 use super::message::{check_message, has_given_up, key_for, pattern_for};
@@ -443,10 +443,10 @@ pub(crate) unsafe fn run(schedule: &Schedule, b: &CollArgs<'_>, tag: CollTag) ->
         return Ok(());
     }
     let mut run = Run::new(schedule, b, tag);
-    let description = HangDescription {
-        comm: b.comm,
+    let description = RunDescription {
+        schedule,
+        args: b,
         tag,
-        root: b.root,
     };
     let waiting_for = description.waiting_for();
     loop {
