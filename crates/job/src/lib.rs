@@ -11,7 +11,7 @@
 //!
 //! | modules | hold |
 //! |---|---|
-//! | `launcher`, `segment`, `status` | what a launcher makes for a node's ranks: sockets, shared memory |
+//! | `launcher`, `segment`, `status` | what a launcher makes for a node: sockets, shared memory |
 //! | `join`, `other_launcher` | how a rank finds its job: by mpiexec, or by PMI and PMIx |
 //! | `job_context`, `rank_info`, `nodes`, `cores` | what it knows then: its rank, who is where |
 //! | `client`, `messages` | the rank's connection to its launcher, and what goes over it |
