@@ -290,11 +290,10 @@ impl Process {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Prints a line with the rank before it: by mpiexec, or here without it.
+    /// Has mpiexec print a line with the rank before it. Without mpiexec it is lost.
     fn log(&self, line: &str) {
-        match &self.client {
-            Some(client) if !client.is_other_launcher() => client.log(line),
-            _ => eprintln!("ferry: rank {} of {}: {line}", self.me, self.size),
+        if let Some(client) = &self.client {
+            client.log(line);
         }
     }
 
