@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 ONLY ?=
 .DEFAULT_GOAL := build
 
-.PHONY: help build demo test bench bench-overlap bench-tipc papers docs install uninstall fuzz
+.PHONY: help build demo test bench bench-overlap bench-tipc scale papers docs install uninstall fuzz
 .PHONY: abis-debian nfs rapidio-soak hdf5 petsc clean
 
 help: ## print this list
@@ -32,6 +32,9 @@ bench-overlap: ## measure the overlap of blocking collectives on shaped links
 
 bench-tipc: ## count TIPC beside TCP in a guest; writes docs/performance-tipc.md
 	@scripts/bench-tipc
+
+scale: ## simulate every collective on 1,024 to 65,536 ranks; prints tables; half an hour
+	@cargo run -q --release -p ferry-simulate --example scale -- $(RANKS)
 
 papers: ## repeat the papers' measurements on modelled machines; writes docs/papers.md
 	@scripts/papers

@@ -26,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bound;
 mod network;
 mod program;
 mod run;

@@ -1,15 +1,12 @@
 //! All algorithms of a collective, each simulated, beside the one that the cost model chooses and
 //! beside what no algorithm can do better than.
 
-use crate::network::LINK_LATENCY_S;
-use crate::program::picoseconds;
+use crate::bound::bound;
 use crate::run::{Job, Outcome, simulate};
 use crate::{Error, Network};
 use ferry_schedule::{
     Algorithm, Block, Collective, CommView, Cost, Kind, Problem, Reduction, Root, Team, plan,
 };
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// The collectives that [`Sweep`] knows. The v-forms have the algorithms of the others.
 pub const KINDS: [Kind; 10] = [
@@ -77,8 +74,10 @@ pub struct Row {
     pub chosen: Option<Algorithm>,
     /// What each algorithm takes, or why that is not known.
     pub outcomes: Vec<(Algorithm, Result<Outcome, Error>)>,
-    /// Seconds that no algorithm can do without ([`bound`]).
+    /// Seconds that no algorithm can do without ([`bound()`]).
     pub bound: f64,
+    /// Seconds that the chosen algorithm takes by the cost model.
+    pub modelled: Option<f64>,
 }
 
 impl Row {
@@ -112,10 +111,12 @@ pub struct Sweep<'a> {
     pub cost: Cost,
     /// The most messages of a collective that are simulated.
     pub messages_max: u64,
+    /// Simulate what the cost model chooses and nothing else.
+    pub only_chosen: bool,
 }
 
 impl Sweep<'_> {
-    /// Simulates all algorithms of a collective.
+    /// Simulates all algorithms of a collective, or the chosen one.
     ///
     /// Errors: Zero.
     pub fn row(&self, kind: Kind, bytes: u64, ranks: u32) -> Result<Row, Error> {
@@ -131,7 +132,9 @@ impl Sweep<'_> {
         };
         let call = call_of(kind, bytes);
         let chosen = chosen(&call, &job);
-        let outcomes = kind.algorithms().iter().filter_map(|&algorithm| {
+        let wanted = |a: &&Algorithm| !self.only_chosen || Some(**a) == chosen;
+        let outcomes = kind.algorithms().iter().filter(wanted);
+        let outcomes = outcomes.filter_map(|&algorithm| {
             let outcome = match self.is_hopeless(kind, bytes, ranks, algorithm) {
                 true => Err(Error::TooManyMessages(self.messages_max)),
                 false => simulate(&job, &call, Some(algorithm), self.messages_max),
@@ -146,6 +149,13 @@ impl Sweep<'_> {
             chosen,
             outcomes: outcomes.collect(),
             bound: bound(kind, bytes, &job),
+            modelled: chosen.map(|a| {
+                let problem = Problem {
+                    nodes: job.nodes().map(|nodes| nodes.shape()),
+                    ..problem(kind, bytes, ranks)
+                };
+                problem.seconds(a, &self.cost)
+            }),
         })
     }
 }
@@ -154,19 +164,24 @@ impl Sweep<'_> {
     /// Does the cost model count more messages than may be simulated? Where data have fewer bytes
     /// than there are ranks, a ring's rounds are mostly empty, and planning them takes long.
     fn is_hopeless(&self, kind: Kind, bytes: u64, ranks: u32, algorithm: Algorithm) -> bool {
-        let of_all = match kind {
-            Kind::Allgather | Kind::Allgatherv | Kind::ReduceScatter => u64::from(ranks),
-            _ => 1,
-        };
-        let problem = Problem {
-            kind,
-            ranks,
-            bytes: bytes.saturating_mul(of_all).min(i64::MAX as u64) as i64,
-            commutes: true,
-            nodes: None,
-        };
+        let problem = problem(kind, bytes, ranks);
         let messages = problem.messages(algorithm, &self.cost);
         problem.allows(algorithm) && messages.is_some_and(|n| n > self.messages_max as f64)
+    }
+}
+
+/// The call of [`call_of`] as the cost model sees it, in one level.
+fn problem(kind: Kind, bytes: u64, ranks: u32) -> Problem {
+    let of_all = match kind {
+        Kind::Allgather | Kind::Allgatherv | Kind::ReduceScatter => u64::from(ranks),
+        _ => 1,
+    };
+    Problem {
+        kind,
+        ranks,
+        bytes: bytes.saturating_mul(of_all).min(i64::MAX as u64) as i64,
+        commutes: true,
+        nodes: None,
     }
 }
 
@@ -184,47 +199,6 @@ fn chosen(call: &Collective<'_>, job: &Job<'_>) -> Option<Algorithm> {
     plan(view, call, &job.cost, None).algorithm
 }
 
-/// A lower bound of seconds: what it takes until one node's news have reached all, or until the
-/// bytes that must cross a node's link have done so, whichever is more.
-pub fn bound(kind: Kind, bytes: u64, job: &Job<'_>) -> f64 {
-    let nodes = job.ranks.div_ceil(job.per_node);
-    if nodes < 2 {
-        return 0.;
-    }
-    let message = job.cost.latency_s + 2. * LINK_LATENCY_S;
-    let (bytes, here) = (bytes as f64, f64::from(job.per_node.min(job.ranks)));
-    let others = f64::from(job.ranks) - here;
-    let crossing = match kind {
-        Kind::Barrier => 0.,
-        Kind::Bcast | Kind::Reduce | Kind::Scan => bytes,
-        // A node's share of the sum needs the other nodes' parts of it, and goes to all of them.
-        Kind::Allreduce => bytes * 2. * f64::from(nodes - 1) / f64::from(nodes),
-        Kind::Gather | Kind::Scatter | Kind::Allgather | Kind::Allgatherv | Kind::ReduceScatter => {
-            others * bytes
-        }
-        Kind::Alltoall => here * others * bytes,
-    };
-    let gap = job.cost.overhead_s / 2. / here;
-    optimal_broadcast(nodes, message, gap).max(message + crossing * job.cost.byte_s)
-}
-
-/// Seconds until all of `nodes` know what one knew, if each that knows it sends it on every `gap`
-/// seconds and it is known `message` seconds later (Karp et al. 1993, optimal broadcast in LogP).
-fn optimal_broadcast(nodes: u32, message: f64, gap: f64) -> f64 {
-    // When the next message can be sent, for each node that knows.
-    let mut next = BinaryHeap::from([Reverse(picoseconds(0.))]);
-    let mut last = 0;
-    for _ in 1..nodes {
-        let Some(Reverse(now)) = next.pop() else {
-            break;
-        };
-        last = now + picoseconds(message);
-        next.push(Reverse(now + picoseconds(gap).max(1)));
-        next.push(Reverse(last));
-    }
-    last as f64 * 1e-12
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,6 +209,7 @@ mod tests {
             per_node,
             cost: Cost::network(),
             messages_max: 200_000,
+            only_chosen: false,
         }
     }
 
@@ -256,6 +231,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_chosen_one_alone_is_what_it_is_among_all() {
+        let all = sweep(4).row(Kind::Allreduce, 4096, 128).unwrap();
+        let alone = Sweep {
+            only_chosen: true,
+            ..sweep(4)
+        };
+        let alone = alone.row(Kind::Allreduce, 4096, 128).unwrap();
+        assert_eq!(alone.outcomes.len(), 1);
+        assert_eq!(alone.chosen_seconds(), all.chosen_seconds());
+        assert!(alone.modelled.is_some_and(|s| s > alone.bound / 2.));
     }
 
     #[test]

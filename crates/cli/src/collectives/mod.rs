@@ -39,6 +39,9 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 10_000_000,
           value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
     messages: u64,
+    /// Simulate the chosen algorithms only
+    #[arg(long)]
+    chosen: bool,
     /// Print every algorithm's time, as comma-separated values
     #[arg(long)]
     csv: bool,

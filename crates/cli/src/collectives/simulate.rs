@@ -46,6 +46,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result<io::Result<()>, Str
         per_node: options.per_node,
         cost: Cost::network(),
         messages_max: options.messages,
+        only_chosen: options.chosen,
     };
     let kinds: &[Kind] = match &options.only[..] {
         [] => &KINDS,
@@ -87,7 +88,7 @@ fn header(options: &Options, out: &mut dyn Write) -> io::Result<()> {
     if options.csv {
         return writeln!(
             out,
-            "collective,bytes,ranks,algorithm,chosen,microseconds,messages,busiest_link,bound"
+            "collective,bytes,ranks,algorithm,chosen,microseconds,messages,busiest_link,bound,modelled"
         );
     }
     let most = options.ranks.iter().max().copied().unwrap_or(1);
@@ -154,14 +155,17 @@ fn values(row: &Row) -> String {
             ),
             Err(_) => Default::default(),
         };
+        let is_chosen = Some(*algorithm) == row.chosen;
+        let modelled = row.modelled.filter(|_| is_chosen);
         text += &format!(
-            "{},{},{},{},{},{microseconds},{messages},{busiest},{:.3}\n",
+            "{},{},{},{},{},{microseconds},{messages},{busiest},{:.3},{}\n",
             row.kind.name(),
             row.bytes,
             row.ranks,
             algorithm.name(),
-            u8::from(Some(*algorithm) == row.chosen),
+            u8::from(is_chosen),
             row.bound * 1e6,
+            modelled.map_or(String::new(), |s| format!("{:.3}", s * 1e6)),
         );
     }
     text
