@@ -8,9 +8,11 @@
 //! - here: the figures ([`Cost`]), and seconds from loads;
 //! - `load`: the loads of each algorithm, messages and bytes;
 //! - `nodes`: what nodes change, and the time of an algorithm in two levels;
+//! - `lanes`: small data that all ranks of a node send to other nodes;
 //! - `pipeline`: what flows through trees in segments, and how long these are;
 //! - `problem`: which algorithms can serve a call, and which is quickest.
 
+mod lanes;
 mod load;
 mod nodes;
 mod pipeline;
@@ -18,6 +20,7 @@ mod problem;
 
 pub use problem::{Problem, choices};
 
+pub(crate) use lanes::Lanes;
 use load::Load;
 use nodes::LinkLoad;
 

@@ -92,12 +92,14 @@ impl Problem {
 
     /// Seconds of an algorithm in two levels, with the quickest algorithms of each.
     pub(crate) fn hierarchical_seconds(&self, between: &Cost) -> f64 {
+        let lanes_s = self.lanes(between).map_or(f64::INFINITY, |l| l.seconds);
         self.leaders_seconds(between)
             .min(self.striped_seconds(between))
+            .min(lanes_s)
     }
 
     /// Seconds of an algorithm in two levels, with leaders.
-    fn leaders_seconds(&self, between: &Cost) -> f64 {
+    pub(super) fn leaders_seconds(&self, between: &Cost) -> f64 {
         let Some(shape) = self.nodes else {
             return f64::INFINITY;
         };
@@ -155,7 +157,7 @@ impl Problem {
     }
 
     /// Seconds of one level, with its quickest algorithm.
-    fn level_seconds(&self, kind: Kind, ranks: u32, bytes: i64, cost: &Cost) -> f64 {
+    pub(super) fn level_seconds(&self, kind: Kind, ranks: u32, bytes: i64, cost: &Cost) -> f64 {
         let level = Problem {
             kind,
             ranks,
@@ -175,7 +177,7 @@ impl Problem {
     /// of the data, and then each stripe goes between nodes. All stripes of a node share its link.
     /// What is scattered is sorted before; what all ranks want is gathered behind. Infinite for
     /// what cannot go in stripes.
-    fn striped_seconds(&self, between: &Cost) -> f64 {
+    pub(super) fn striped_seconds(&self, between: &Cost) -> f64 {
         let Some(shape) = self.nodes.filter(|s| s.is_equal() && self.commutes) else {
             return f64::INFINITY;
         };

@@ -1,13 +1,15 @@
 //! Collectives in two levels: within each node, and between one rank of each, its leader (MPICH:
 //! SMP-aware collectives; Open MPI: coll/han). So a node's link carries the data once, and not once
 //! for each of the node's ranks. Each level uses the algorithm that is cheapest there. Large
-//! reductions have no leaders, but go in stripes, one for each rank of a node.
+//! reductions have no leaders, but go in stripes, one for each rank of a node. Small data of many
+//! nodes go in lanes: all ranks of a node send.
 
 mod alltoall;
+mod lanes;
 
 use crate::algorithm::{Algorithm, Kind};
 use crate::allgather::{self, Blocks};
-use crate::cost::{Cost, Problem};
+use crate::cost::{Cost, Lanes, Problem};
 use crate::gather::{self, Uniform};
 use crate::node_map::NodeMap;
 use crate::reduce::{self, Operand};
@@ -144,6 +146,9 @@ impl<'a> Levels<'a> {
 
     /// MPI_Barrier.
     pub(crate) fn barrier(&self, b: &mut Builder) {
+        if let Some(lanes) = self.lanes(Kind::Barrier, 0, true) {
+            return self.barrier_in_lanes(b, lanes.widths[0]);
+        }
         let leads = self.node_team.rank == 0;
         b.among(&self.members, |b| barrier::gather_signal(b, self.node_team));
         if leads {
@@ -158,6 +163,9 @@ impl<'a> Levels<'a> {
 
     /// MPI_Bcast of `data`, so many packed bytes, from rank `root`.
     pub(crate) fn bcast(&self, b: &mut Builder, root: u32, data: Piece, bytes: i64) {
+        if let Some(lanes) = self.lanes(Kind::Bcast, bytes, true) {
+            return self.bcast_in_lanes(b, root, data, bytes, lanes.widths[0]);
+        }
         let leaders = self.leaders_with(root);
         let leader = leaders[self.node as usize];
         if self.rank == leader {
@@ -173,6 +181,9 @@ impl<'a> Levels<'a> {
 
     /// MPI_Reduce to rank `root`, where alone the output is significant.
     pub(crate) fn reduce(&self, b: &mut Builder, root: u32, d: Data) {
+        if let Some(lanes) = self.lanes(Kind::Reduce, d.bytes(), d.x.commutes) {
+            return self.reduce_in_lanes(b, root, d, lanes.widths[0]);
+        }
         let leaders = self.leaders_with(root);
         let leader = leaders[self.node as usize];
         let mut sum = d.output;
@@ -205,6 +216,12 @@ impl<'a> Levels<'a> {
         }
     }
 
+    /// How a call goes in lanes, if it does.
+    fn lanes(&self, kind: Kind, bytes: i64, commutes: bool) -> Option<Lanes> {
+        self.problem(kind, bytes, commutes)
+            .quickest_lanes(self.internode)
+    }
+
     /// The ranks that have the same place in their nodes, which are of one size.
     fn ranks_of_place(&self) -> Vec<u32> {
         let nodes = 0..self.map.shape().nodes;
@@ -214,6 +231,9 @@ impl<'a> Levels<'a> {
 
     /// MPI_Allreduce.
     pub(crate) fn allreduce(&self, b: &mut Builder, d: Data) {
+        if let Some(lanes) = self.lanes(Kind::Allreduce, d.bytes(), d.x.commutes) {
+            return self.allreduce_in_lanes(b, d, &lanes.widths);
+        }
         let problem = self.problem(Kind::Allreduce, d.bytes(), d.x.commutes);
         if problem.is_striped(self.internode) {
             return self.allreduce_in_stripes(b, d);

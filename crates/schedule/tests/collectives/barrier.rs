@@ -21,7 +21,7 @@ fn nor_on_several_nodes() {
 }
 
 /// Every algorithm on `n` ranks.
-fn barriers(n: u32) {
+pub fn barriers(n: u32) {
     for a in algorithms(Kind::Barrier, n, true) {
         let mut ranks: Vec<Rank> = (0..n)
             .map(|r| {

@@ -6,7 +6,7 @@ use ferry_schedule::{
     Algorithm, Collective, CommView, Cost, Kind, NodeMap, Problem, Schedule, Team, plan,
 };
 use proptest::prelude::*;
-use std::cell::RefCell;
+use std::cell::{Cell as StdCell, RefCell};
 
 /// The largest group tried.
 pub const MAX_RANKS: u32 = 33;
@@ -17,6 +17,15 @@ pub const RANKS_OF_TREES: [u32; 6] = [34, 47, 63, 64, 65, 70];
 thread_local! {
     /// The nodes of the ranks in this thread's tests ([`on_nodes`]).
     static NODES: RefCell<Option<NodeMap>> = const { RefCell::new(None) };
+    /// Figures of this thread's tests ([`with_cost`]); without them [`small_segments`].
+    static COST: StdCell<Option<Cost>> = const { StdCell::new(None) };
+}
+
+/// Runs a test with these figures.
+pub fn with_cost(cost: Cost, test: impl FnOnce()) {
+    COST.set(Some(cost));
+    test();
+    COST.set(None);
 }
 
 /// Runs a test whose rank i is on the node that the i-th number names.
@@ -45,7 +54,8 @@ pub fn small_segments() -> Cost {
 pub fn make(p: CommView<'_>, c: &Collective, a: Option<Algorithm>) -> Schedule {
     NODES.with_borrow(|nodes| {
         let nodes = nodes.as_ref().filter(|_| p.remote.is_none());
-        plan(CommView { nodes, ..p }, c, &small_segments(), a)
+        let cost = COST.get().unwrap_or_else(small_segments);
+        plan(CommView { nodes, ..p }, c, &cost, a)
     })
 }
 

@@ -10,6 +10,7 @@ mod gather;
 mod harness;
 mod hierarchical;
 mod inter;
+mod lanes;
 mod neighbour;
 mod reduce;
 mod reduce_scatter;
