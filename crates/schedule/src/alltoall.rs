@@ -26,17 +26,51 @@ pub(crate) fn pairwise(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf) {
 
 /// The rounds of [`pairwise`] without waits between them. At most `window` rounds are in flight.
 pub(crate) fn spread(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, window: u32) {
-    let mut marks = Vec::with_capacity(t.size as usize);
-    for s in 1..t.size {
-        if s > window {
-            b.sync_before(marks[(s - window - 1) as usize]);
+    let mut marks: Vec<usize> = Vec::with_capacity(t.size as usize);
+    let row = row_of(t.size);
+    for s in 0..t.size {
+        let (to, from) = match row {
+            Some(row) => scattered(t, s, row),
+            None => partners(t, s),
+        };
+        if to == t.rank {
+            continue;
         }
-        let (to, from) = partners(t, s);
+        if let Some(earlier) = marks.len().checked_sub(window as usize) {
+            b.sync_before(marks[earlier]);
+        }
         b.recv(from, inn(from));
         b.send(to, out(to));
         marks.push(b.mark());
     }
     b.copy(out(t.rank), inn(t.rank));
+}
+
+/// Fewer ranks exchange in pairs. A choice: many are on many nodes.
+const SCATTERED_MIN_RANKS: u32 = 64;
+
+/// The rounds of [`pairwise`] without waits between them, in an order in which neighbours do not
+/// send to neighbours.
+///
+/// Ranks are rows of about √n. In a round a rank sends to one so many rows ahead as the round says
+/// and its own place in its row: so neighbours send to different rows. Otherwise all ranks of a
+/// group of a dragonfly would use the one link to another group at a time.
+fn scattered(t: Team, s: u32, row: u32) -> (u32, u32) {
+    let rows = t.size / row;
+    let (at, place) = (t.rank / row, t.rank % row);
+    let (ahead, aside) = (s / row, s % row);
+    let to_place = (place + aside) % row;
+    let from_place = (place + row - aside) % row;
+    let to = (at + ahead + place) % rows;
+    let from = (at + 2 * rows - ahead - from_place % rows) % rows;
+    (to * row + to_place, from * row + from_place)
+}
+
+/// The length of a row for [`scattered`]: the greatest divisor up to √n. `None`: neighbours send to
+/// neighbours.
+fn row_of(n: u32) -> Option<u32> {
+    let row = (2..=n.isqrt()).rev().find(|&row| n.is_multiple_of(row));
+    row.filter(|_| n >= SCATTERED_MIN_RANKS)
 }
 
 /// The destination and the source in round `s`.
@@ -48,49 +82,89 @@ fn partners(t: Team, s: u32) -> (u32, u32) {
     }
 }
 
-/// Bruck's algorithm: ⌈log₂ n⌉ rounds. In each round a message has about half of the blocks, and
-/// moves them a power of two of ranks closer to their receivers. `out`: the blocks for a range of
-/// ranks. `bytes`: packed bytes of a block. Blocks that lie side by side are one copy.
+/// Bruck's algorithm: a slot for the block of each distance, of which a rank sends on those whose
+/// number has a digit d, in base `radix`, d places of that digit ahead: a message for each digit.
+/// In base 2 these are ⌈log₂ n⌉ rounds with half of the blocks each. A larger base has fewer rounds
+/// of more messages, which go at once, and moves a block less often.
+///
+/// `out`: the blocks for a range of ranks. `bytes`: packed bytes of a block. Blocks that lie side
+/// by side are one copy. At most `window` messages are in flight.
 pub(crate) fn bruck(
     b: &mut Builder,
     t: Team,
     out: &dyn Fn(Range<u32>) -> Piece,
     inn: BlockOf,
     bytes: i64,
+    radix: u32,
+    window: u32,
 ) {
     let n = t.size;
-    let rotated = b.scratch(i64::from(n) * bytes);
-    let half = i64::from(n / 2 + 1) * bytes;
-    let (outgoing, incoming) = (b.scratch(half), b.scratch(half));
     let slots =
         |p: Piece, from: u32, count: u32| p.part(i64::from(from) * bytes, i64::from(count) * bytes);
+    let rotated = b.scratch(i64::from(n) * bytes);
+    let moved = i64::from(n - n.div_ceil(radix)) * bytes;
+    let (outgoing, incoming) = (b.scratch(moved), b.scratch(moved));
     let higher = n - t.rank;
     b.copy(out(t.rank..n), slots(rotated, 0, higher));
     if t.rank > 0 {
         b.copy(out(0..t.rank), slots(rotated, higher, t.rank));
     }
-    let mut distance = 1;
-    while distance < n {
-        // The slots whose numbers have this bit: where each run begins, and its length.
-        let run = move |from: u32| (from, distance.min(n - from));
-        let moving = || (distance..n).step_by(2 * distance as usize).map(run);
-        let mut k = 0;
-        for (from, count) in moving() {
-            b.copy(slots(rotated, from, count), slots(outgoing, k, count));
-            k += count;
+    // Slots from here on are in `incoming`, those of the last digit.
+    let mut last = n;
+    let mut stride = 1;
+    while stride < n {
+        let above = u64::from(stride) * u64::from(radix);
+        let is_last = above >= u64::from(n);
+        let digits = 1..radix.min(n.div_ceil(stride));
+        // The slots whose numbers have that digit: where each run begins, and its length.
+        let runs = move |digit: u32| {
+            let runs = (digit * stride..n).step_by(above as usize);
+            runs.map(move |from| (from, stride.min(n - from)))
+        };
+        if is_last {
+            // Each message is one run, which need not be copied.
+            last = stride;
         }
-        b.recv(t.before(distance), slots(incoming, 0, k));
-        b.send(t.after(distance), slots(outgoing, 0, k));
+        let mut marks = Vec::new();
+        let mut k = 0;
+        for digit in digits.clone() {
+            let begin = k;
+            for (from, count) in runs(digit) {
+                if !is_last {
+                    b.copy(slots(rotated, from, count), slots(outgoing, k, count));
+                }
+                k += count;
+            }
+            if let Some(earlier) = marks.len().checked_sub(window as usize) {
+                b.sync_before(marks[earlier]);
+            }
+            let (from, to) = (t.before(digit * stride), t.after(digit * stride));
+            b.recv(from, slots(incoming, begin, k - begin));
+            b.send(
+                to,
+                match is_last {
+                    true => slots(rotated, digit * stride, k - begin),
+                    false => slots(outgoing, begin, k - begin),
+                },
+            );
+            marks.push(b.mark());
+        }
         b.sync();
         let mut k = 0;
-        for (from, count) in moving() {
-            b.copy(slots(incoming, k, count), slots(rotated, from, count));
+        for (from, count) in digits.flat_map(runs) {
+            if !is_last {
+                b.copy(slots(incoming, k, count), slots(rotated, from, count));
+            }
             k += count;
         }
-        distance *= 2;
+        stride = above.min(u64::from(n)) as u32;
     }
     for i in 0..n {
-        b.copy(slots(rotated, i, 1), inn(t.before(i)));
+        let block = match i < last {
+            true => slots(rotated, i, 1),
+            false => slots(incoming, i - last, 1),
+        };
+        b.copy(block, inn(t.before(i)));
     }
 }
 

@@ -337,7 +337,11 @@ impl<'a> Planner<'a> {
         match algorithm {
             // Bruck's first step copies all blocks out of the buffer, so it also works in
             // place.
-            Algorithm::Bruck => alltoall::bruck(self.b, t, &all_out, &inn, block.bytes),
+            Algorithm::Bruck => {
+                let problem = self.problem(block.bytes, true);
+                let radix = problem.bruck_radix(self.cost);
+                alltoall::bruck(self.b, t, &all_out, &inn, block.bytes, radix, window);
+            }
             _ if in_place => {
                 self.chosen = None;
                 alltoall::in_place(self.b, t, &inn, &|_| block.bytes);

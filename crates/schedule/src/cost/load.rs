@@ -25,7 +25,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// So many messages, a latency each, with so many bytes in all.
-    fn sent(messages: f64, bytes: f64) -> Load {
+    pub(super) fn sent(messages: f64, bytes: f64) -> Load {
         Load {
             messages,
             count: messages,
@@ -35,7 +35,7 @@ impl Load {
     }
 
     /// The same, of so many messages.
-    fn with_count(self, count: f64) -> Load {
+    pub(super) fn with_count(self, count: f64) -> Load {
         Load { count, ..self }
     }
 
@@ -45,12 +45,12 @@ impl Load {
     }
 
     /// The same, with so many bytes to copy.
-    fn copied(self, copied: f64) -> Load {
+    pub(super) fn copied(self, copied: f64) -> Load {
         Load { copied, ..self }
     }
 
     /// The same, in so many copies.
-    fn with_copies(self, copies: f64) -> Load {
+    pub(super) fn with_copies(self, copies: f64) -> Load {
         Load { copies, ..self }
     }
 }
@@ -77,6 +77,7 @@ impl Problem {
             Kind::Allreduce => terms.allreduce(algorithm),
             Kind::Gather | Kind::Scatter => terms.gather(algorithm, cost),
             Kind::Allgather | Kind::Allgatherv => terms.allgather(algorithm),
+            Kind::Alltoall if algorithm == Bruck => self.bruck_loads(self.bruck_radix(cost), cost),
             Kind::Alltoall => terms.alltoall(algorithm, cost),
             Kind::ReduceScatter => terms.reduce_scatter(algorithm, cost),
             Kind::Scan => terms.scan(algorithm),
@@ -289,22 +290,8 @@ impl Terms {
     }
 
     fn alltoall(self, algorithm: Algorithm, cost: &Cost) -> Loads {
-        let Terms { n, m, rounds, .. } = self;
+        let Terms { n, m, .. } = self;
         match algorithm {
-            Bruck => {
-                let round_bytes = n / 2. * m;
-                let copied = 2. * n * m + 2. * rounds * round_bytes;
-                // All but the last step copy runs of blocks, in each round of twice as many.
-                let copies = 2. + 3. * n;
-                Loads {
-                    path: Load::sent(rounds, rounds * round_bytes)
-                        .copied(copied)
-                        .with_copies(copies),
-                    work: Load::sent(n * rounds, n * rounds * round_bytes)
-                        .copied(n * copied)
-                        .with_copies(n * copies),
-                }
-            }
             // Messages to all peers are under way at once, so they cost overhead rather than
             // latency.
             Spread => {

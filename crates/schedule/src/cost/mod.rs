@@ -8,10 +8,12 @@
 //! - here: the figures ([`Cost`]), and seconds from loads;
 //! - `load`: the loads of each algorithm, messages and bytes;
 //! - `nodes`: what nodes change, and the time of an algorithm in two levels;
+//! - `bruck`: Bruck's all-to-all, and in which base it counts;
 //! - `lanes`: small data that all ranks of a node send to other nodes;
 //! - `pipeline`: what flows through trees in segments, and how long these are;
 //! - `problem`: which algorithms can serve a call, and which is quickest.
 
+mod bruck;
 mod lanes;
 mod load;
 mod nodes;

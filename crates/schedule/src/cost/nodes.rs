@@ -22,7 +22,7 @@ pub(crate) struct LinkLoad {
 
 impl Problem {
     /// What an algorithm in one level sends over a node's link.
-    pub(crate) fn link_load(&self, algorithm: Algorithm) -> LinkLoad {
+    pub(crate) fn link_load(&self, algorithm: Algorithm, between: &Cost) -> LinkLoad {
         use Algorithm::*;
         let Some(shape) = self.nodes else {
             return LinkLoad::default();
@@ -46,7 +46,10 @@ impl Problem {
             // The first round, too, is between nodes.
             (Kind::Allgather, Doubling) => each(node_rounds + 1., 2. * m / per_node),
             (Kind::Allgather | Kind::Allgatherv, Bruck) => each(rounds, m),
-            (Kind::Alltoall, Bruck) => each(rounds, rounds * n / 2. * m),
+            (Kind::Alltoall, Bruck) => {
+                let moved = self.bruck_moved(self.bruck_radix(between));
+                each(moved.messages, moved.blocks * m)
+            }
             (Kind::Alltoall, _) => each(others, others * m),
             // Otherwise ranks do not exchange the large halves with their neighbours.
             (Kind::ReduceScatter, Halving) if !self.ranks.is_power_of_two() => each(node_rounds, m),

@@ -62,7 +62,8 @@ impl Problem {
             messages: path.messages - self.local_messages(algorithm, cost),
             ..path
         };
-        cost.seconds(f64::from(self.ranks), path, work, self.link_load(algorithm))
+        let link = self.link_load(algorithm, cost);
+        cost.seconds(f64::from(self.ranks), path, work, link)
     }
 
     /// Messages that all ranks together send, by the model. `None`: it has no figure.

@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use crate::simulator::{Cell, Memory, Rank, run};
-use ferry_schedule::{Algorithm, Block, Collective, Kind, Varying};
+use ferry_schedule::{Algorithm, Block, Collective, Cost, Kind, Step, Varying};
 use proptest::prelude::*;
 
 pub fn alltoall(n: u32, a: Option<Algorithm>, in_place: bool, seed: u64) {
@@ -134,6 +134,39 @@ pub fn varying(
             at += b.len() + 2;
         }
     }
+}
+
+/// The messages that rank 0 of `n` sends.
+fn messages(n: u32, bytes: i64, a: Option<Algorithm>) -> usize {
+    let block = Block {
+        send: bytes,
+        recv: bytes,
+        bytes,
+    };
+    let in_place = false;
+    let schedule = make(view(0, n), &Collective::Alltoall { block, in_place }, a);
+    let sends = |step: &&Step| matches!(step, Step::Send { .. });
+    schedule.steps.iter().filter(sends).count()
+}
+
+#[test]
+fn many_ranks_count_in_larger_bases_and_send_to_far_ranks_first() {
+    with_cost(Cost::network(), || {
+        for n in [32, 33, 34, 47, 63, 64, 65, 67, 70, 96] {
+            for algorithm in [Algorithm::Bruck, Algorithm::Spread] {
+                for in_place in [false, true] {
+                    alltoall(n, Some(algorithm), in_place, u64::from(n));
+                }
+            }
+        }
+        let bruck = |bytes| messages(1024, bytes, Some(Algorithm::Bruck));
+        assert!(bruck(1) < bruck(256) && bruck(256) < bruck(4096));
+        // Two digits of base 32.
+        assert_eq!(bruck(1 << 20), 62);
+    });
+    // Few ranks, or ranks that share cores, use base 2.
+    assert_eq!(messages(16, 4096, Some(Algorithm::Bruck)), 4);
+    assert_eq!(messages(64, 4096, Some(Algorithm::Bruck)), 6);
 }
 
 #[test]
