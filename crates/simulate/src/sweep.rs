@@ -246,6 +246,30 @@ mod tests {
         assert!(alone.modelled.is_some_and(|s| s > alone.bound / 2.));
     }
 
+    /// `make scale` in short: where a known algorithm comes near the bound, the chosen one does.
+    #[test]
+    fn what_is_chosen_stays_near_the_bound() {
+        for (per_node, kind, bytes, most) in [
+            (1, Kind::Bcast, 1 << 20, 2.),
+            (1, Kind::Alltoall, 1024, 3.),
+            (16, Kind::Barrier, 0, 2.5),
+            (16, Kind::Bcast, 8, 2.5),
+            (16, Kind::Reduce, 1024, 2.5),
+            (16, Kind::Allreduce, 8, 3.),
+        ] {
+            let sweep = Sweep {
+                only_chosen: true,
+                ..sweep(per_node)
+            };
+            let row = sweep.row(kind, bytes, 512).unwrap();
+            let ratio = row.chosen_seconds().unwrap() / row.bound;
+            assert!(
+                ratio < most,
+                "{kind:?}, {bytes} B, {per_node} a node: {ratio}"
+            );
+        }
+    }
+
     #[test]
     fn what_sends_too_many_messages_is_not_simulated() {
         let row = sweep(1).row(Kind::Allreduce, 1 << 20, 1024).unwrap();
