@@ -88,7 +88,8 @@ fn header(options: &Options, out: &mut dyn Write) -> io::Result<()> {
     if options.csv {
         return writeln!(
             out,
-            "collective,bytes,ranks,algorithm,chosen,microseconds,messages,busiest_link,bound,modelled"
+            "collective,bytes,ranks,algorithm,chosen,microseconds,messages,busiest_link,bound,\
+             modelled"
         );
     }
     let most = options.ranks.iter().max().copied().unwrap_or(1);
