@@ -111,7 +111,9 @@ def messages(cases):
     ):
         cases.case(
             f"objects that are left over, FERRY_SHOW_HANDLE_LEAKS={ask}",
-            cases.mpiexec("-n", 2, die, "leaks", 1, environment={"FERRY_SHOW_HANDLE_LEAKS": ask}),
+            cases.mpiexec(
+                "-n", 2, cases.die, "leaks", 1, environment={"FERRY_SHOW_HANDLE_LEAKS": ask}
+            ),
             status=0,
             within=6,
             words=words,

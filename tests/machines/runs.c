@@ -1,6 +1,7 @@
 /* Reference runs on modelled machines: prints how long something takes on rank 0, in picoseconds of
  * virtual time. runs pingpong BYTES | ring BYTES | barrier | bcast BYTES | allreduce DOUBLES |
- * alltoall BYTES | test BYTES | compute MILLISECONDS | until | column BYTES HEAP
+ * alltoall BYTES | test BYTES | compute MILLISECONDS | between MILLISECONDS | until |
+ * column BYTES HEAP
  * With HEAP: allocates so many bytes in small pieces first; all that follows lies elsewhere then.
  */
 #include <math.h>
@@ -14,17 +15,6 @@ enum { ROUNDS = 20 };
 
 static int me, all;
 
-static void pingpong(char *buffer, int bytes)
-{
-    if (me == 0) {
-        MPI_Send(buffer, bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
-        MPI_Recv(buffer, bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    } else if (me == 1) {
-        MPI_Recv(buffer, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Send(buffer, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
-    }
-}
-
 /* Computes for so much processor time of this thread, however long that takes. */
 static void compute(int milliseconds)
 {
@@ -35,12 +25,25 @@ static void compute(int milliseconds)
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
 }
 
+/* There and back; rank 0 computes between its two calls. */
+static void pingpong(char *buffer, int bytes, int milliseconds)
+{
+    if (me == 0) {
+        MPI_Send(buffer, bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+        compute(milliseconds);
+        MPI_Recv(buffer, bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (me == 1) {
+        MPI_Recv(buffer, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(buffer, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+    }
+}
+
 static void once(const char *what, char *buffer, char *other, int n)
 {
     int right = (me + 1) % all, left = (me + all - 1) % all, done = 0;
     MPI_Request request;
     if (strcmp(what, "pingpong") == 0)
-        pingpong(buffer, n);
+        pingpong(buffer, n, 0);
     else if (strcmp(what, "ring") == 0)
         MPI_Sendrecv(buffer, n, MPI_BYTE, right, 0, other, n, MPI_BYTE, left, 0, MPI_COMM_WORLD,
                      MPI_STATUS_IGNORE);
@@ -55,7 +58,9 @@ static void once(const char *what, char *buffer, char *other, int n)
     else if (strcmp(what, "compute") == 0) {
         if (me == 0)
             compute(n);
-        pingpong(buffer, 8);
+        pingpong(buffer, 8, 0);
+    } else if (strcmp(what, "between") == 0) {
+        pingpong(buffer, 8, n);
     } else if (strcmp(what, "column") == 0) {
         /* Blocks of 8 bytes at every 64th, there and back. */
         MPI_Datatype column;

@@ -20,7 +20,10 @@ pub unsafe fn send_receive(
     let receiving = unsafe { start_receive(&mut d, comm, into, from, tag) };
     // SAFETY: the caller's promise; this call returns after the send's completion only.
     let sending = unsafe { start_send(&mut d, comm, out, dest, send_tag, Mode::Standard) };
-    d.drop_within_call();
+    match (&sending, &receiving) {
+        (Active::Complete(_), Active::Complete(_)) => d.release(),
+        _ => d.drop_within_call(),
+    }
     let what = waiting_for(comm, peer_of(comm, from), tag);
     let sent = finish(sending, comm, &what, true);
     let received = finish(receiving, comm, &what, false);
