@@ -11,10 +11,10 @@ const HIERARCHICAL: Option<Algorithm> = Some(Algorithm::Hierarchical);
 /// Nodes of equal and of different sizes. Their numbers are a product, a square, a prime, even.
 fn jobs() -> [Vec<u32>; 4] {
     [
-        (0..60).map(|r| r / 5).collect(),
-        (0..36).map(|r| r / 4).collect(),
-        (0..44).map(|r| r / 4).collect(),
-        (0..49).map(|r| (r + 1) / 5).collect(),
+        (0..130).map(|r| r / 5).collect(),
+        (0..128).map(|r| r / 8).collect(),
+        (0..136).map(|r| r / 8).collect(),
+        (0..143).map(|r| (r + 1) / 8).collect(),
     ]
 }
 
@@ -59,7 +59,7 @@ fn small_data_go_in_lanes_and_arrive() {
                     assert!(goes_in_lanes(&node_of, &call), "{call:?} on {n} ranks");
                 }
                 // It runs the schedules once for each rank and each algorithm.
-                if n < 45 {
+                if n == 128 {
                     barriers(n);
                 }
                 for (root, count) in [(0, 0), (n / 2, 1), (n - 1, 37)] {
@@ -78,8 +78,8 @@ fn small_data_go_in_lanes_and_arrive() {
 
 #[test]
 fn few_nodes_large_data_and_ordered_operands_do_not() {
-    let many: Vec<u32> = (0..60).map(|r| r / 5).collect();
-    let few: Vec<u32> = (0..48).map(|r| r / 16).collect();
+    let many: Vec<u32> = (0..130).map(|r| r / 5).collect();
+    let few: Vec<u32> = (0..130).map(|r| r / 13).collect();
     let allreduce = |count, commutes| Collective::Allreduce {
         of: reduction(count, commutes),
         in_place: false,
@@ -88,7 +88,7 @@ fn few_nodes_large_data_and_ordered_operands_do_not() {
         on_nodes(&many, || {
             assert!(goes_in_lanes(&many, &allreduce(1, true)));
             assert!(!goes_in_lanes(&many, &allreduce(1, false)));
-            let root = Root::Rank(59);
+            let root = Root::Rank(129);
             let bytes = 1 << 20;
             assert!(!goes_in_lanes(&many, &Collective::Bcast { root, bytes }));
         });
