@@ -5,8 +5,8 @@ use crate::algorithm::{Algorithm, Kind};
 use crate::cost::{Cost, Problem};
 use crate::node_map::NodeShape;
 
-/// Fewer ranks, or nodes, do not go in lanes. Choices: leaders need few rounds there, and ranks that
-/// share cores lose (docs/measured/scale.md), which are rare in large jobs of many nodes.
+/// Fewer ranks, or nodes, do not go in lanes. Choices: leaders need few rounds there, and ranks
+/// that share cores lose (docs/measured/scale.md), which are rare in large jobs of many nodes.
 const LANES_MIN_RANKS: u32 = 128;
 const LANES_MIN_NODES: u32 = 16;
 
