@@ -223,7 +223,6 @@ static void epochs(int flavor)
         MPI_Rput(&out, 1, MPI_LONG, target, at, 1, MPI_LONG, w.win, &request), "MPI_Rput", rank);
     BAD(w.win, MPI_ERR_RMA_SYNC, MPI_Win_lock(MPI_LOCK_SHARED, target, 0, w.win), "MPI_Win_lock");
     BAD(w.win, MPI_ERR_RMA_SYNC, MPI_Win_complete(w.win), "MPI_Win_complete");
-    BAD(kept, MPI_ERR_RMA_SYNC, MPI_Win_free(&w.win), "MPI_Win_free", "MPI_Win_fence");
     OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
     BAD(w.win, MPI_ERR_RMA_SYNC, MPI_Put(&out, 1, MPI_LONG, target, at, 1, MPI_LONG, w.win),
         "MPI_Put", rank);

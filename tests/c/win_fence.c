@@ -220,9 +220,24 @@ static void before_and_behind(int flavor)
     window_free(&w);
 }
 
+/* The epoch of a fence that no other one ends is complete with MPI_Win_free, as with MPICH. */
+static void freed_without_a_fence(void)
+{
+    long mine[2] = {-1, -1}, value[2] = {said(0, world_rank, 0), said(0, world_rank, 1)};
+    MPI_Win win;
+    OK(MPI_Win_create(mine, sizeof mine, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+    OK(MPI_Win_fence(0, win));
+    for (int at = 0; at < 2; at++)
+        OK(MPI_Put(&value[at], 1, MPI_LONG, ring(1), at, 1, MPI_LONG, win));
+    OK(MPI_Win_free(&win));
+    for (int at = 0; at < 2; at++)
+        SAME(mine[at], said(0, ring(-1), at));
+}
+
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
+    freed_without_a_fence();
     for (int flavor = 0; flavor < FLAVORS; flavor++) {
         if (!has_flavor(flavor))
             continue;

@@ -27,9 +27,10 @@ impl Win {
                     "MPI_Win_free between MPI_Win_post and MPI_Win_wait"
                 ));
             }
-            self.end_fence("MPI_Win_free")?;
         }
         self.attributes.delete_all(self.identity.bits())?;
+        // Of the epoch of a fence that no other one ends: other MPIs complete it, too.
+        self.drain_all_puts()?;
         remote::flush_all(self)?;
         if self.all_on_node() {
             self.await_members();
