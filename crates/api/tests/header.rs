@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 use std::{env, fs};
 
 /// The reference lacks the large-count forms of partitioned initialisation, which the ABI's own
@@ -32,20 +33,29 @@ fn directory(name: &str) -> PathBuf {
     path
 }
 
+/// Written once: the tests run at the same time.
 fn our_header() -> PathBuf {
-    let path = directory("ours").join("mpi.h");
-    fs::write(&path, ferry_api::header::mpi_h()).unwrap();
-    path
+    static WRITTEN: OnceLock<PathBuf> = OnceLock::new();
+    let write = || {
+        let path = directory("ours").join("mpi.h");
+        fs::write(&path, ferry_api::header::mpi_h()).unwrap();
+        path
+    };
+    WRITTEN.get_or_init(write).clone()
 }
 
 fn reference_header() -> Option<PathBuf> {
-    let named = env::var_os("FERRY_REFERENCE_HEADER").map(PathBuf::from);
-    let fetched =
-        env::var_os("FERRY_MPICH_VENV").map(|venv| Path::new(&venv).join("include/mpi_abi.h"));
-    let original = named.or(fetched)?;
-    let path = directory("reference").join("mpi.h");
-    fs::copy(&original, &path).unwrap_or_else(|e| panic!("{}: {e}", original.display()));
-    Some(path)
+    static COPIED: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let copy = || {
+        let named = env::var_os("FERRY_REFERENCE_HEADER").map(PathBuf::from);
+        let fetched =
+            env::var_os("FERRY_MPICH_VENV").map(|venv| Path::new(&venv).join("include/mpi_abi.h"));
+        let original = named.or(fetched)?;
+        let path = directory("reference").join("mpi.h");
+        fs::copy(&original, &path).unwrap_or_else(|e| panic!("{}: {e}", original.display()));
+        Some(path)
+    };
+    COPIED.get_or_init(copy).clone()
 }
 
 fn run(command: &mut Command) -> Output {
