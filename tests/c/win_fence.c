@@ -220,7 +220,7 @@ static void before_and_behind(int flavor)
     window_free(&w);
 }
 
-/* The epoch of a fence that no other one ends is complete with MPI_Win_free, as with MPICH. */
+/* MPI_Win_free completes the epoch of a fence that no other one ends. */
 static void freed_without_a_fence(void)
 {
     long mine[2] = {-1, -1}, value[2] = {said(0, world_rank, 0), said(0, world_rank, 1)};

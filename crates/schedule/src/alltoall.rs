@@ -52,9 +52,9 @@ const SCATTERED_MIN_RANKS: u32 = 64;
 /// The rounds of [`pairwise`] without waits between them, in an order in which neighbours do not
 /// send to neighbours.
 ///
-/// Ranks are rows of about √n. In a round a rank sends to one so many rows ahead as the round says
-/// and its own place in its row: so neighbours send to different rows. Otherwise all ranks of a
-/// group of a dragonfly would use the one link to another group at a time.
+/// Ranks are rows of about √n. In a round a rank sends to one so many rows ahead as the round
+/// says and its own place in its row: so neighbours send to different rows. Otherwise all ranks of
+/// a group of a dragonfly would use the one link to another group at a time.
 fn scattered(t: Team, s: u32, row: u32) -> (u32, u32) {
     let rows = t.size / row;
     let (at, place) = (t.rank / row, t.rank % row);
@@ -66,8 +66,8 @@ fn scattered(t: Team, s: u32, row: u32) -> (u32, u32) {
     (to * row + to_place, from * row + from_place)
 }
 
-/// The length of a row for [`scattered`]: the greatest divisor up to √n. `None`: neighbours send to
-/// neighbours.
+/// The length of a row for [`scattered`]: the greatest divisor up to √n. `None`: neighbours send
+/// to neighbours.
 fn row_of(n: u32) -> Option<u32> {
     let row = (2..=n.isqrt()).rev().find(|&row| n.is_multiple_of(row));
     row.filter(|_| n >= SCATTERED_MIN_RANKS)
@@ -84,8 +84,8 @@ fn partners(t: Team, s: u32) -> (u32, u32) {
 
 /// Bruck's algorithm: a slot for the block of each distance, of which a rank sends on those whose
 /// number has a digit d, in base `radix`, d places of that digit ahead: a message for each digit.
-/// In base 2 these are ⌈log₂ n⌉ rounds with half of the blocks each. A larger base has fewer rounds
-/// of more messages, which go at once, and moves a block less often.
+/// In base 2 these are ⌈log₂ n⌉ rounds with half of the blocks each. A larger base has fewer
+/// rounds of more messages, which go at once, and moves a block less often.
 ///
 /// `out`: the blocks for a range of ranks. `bytes`: packed bytes of a block. Blocks that lie side
 /// by side are one copy. At most `window` messages are in flight.

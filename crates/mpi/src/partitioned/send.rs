@@ -29,8 +29,6 @@ struct Sending {
     is_timeless: bool,
     /// Bytes of a partition.
     bytes: u64,
-    /// Its partitions go in runs.
-    is_aggregated: bool,
     /// It has been started, and the program has not completed it.
     is_active: AtomicBool,
     state: StateLock<SendProgress>,
@@ -45,8 +43,6 @@ struct SendProgress {
     unsent: Range<usize>,
     /// Bytes of these.
     unsent_bytes: u64,
-    /// With so many of these bytes it is time to see whether they are sent.
-    next_look_bytes: u64,
     /// When the first of these was released, if that matters.
     oldest_release: Option<Instant>,
     /// Partitions that were sent, if they are aggregated.
@@ -76,7 +72,6 @@ pub unsafe fn send_init(
     };
     let channel = process().new_context();
     let to = to.map(|rank| comm.peer(rank));
-    let is_aggregated = is_aggregated(parts.bytes());
     let total = parts.bytes().saturating_mul(partitions as u64);
     let is_timeless = total <= FLUSH_BYTES || device::device().is_virtual();
     if let Some(to) = to {
@@ -92,9 +87,8 @@ pub unsafe fn send_init(
         unready: partitions,
         unsent: 0..0,
         unsent_bytes: 0,
-        next_look_bytes: FLUSH_BYTES,
         oldest_release: None,
-        sent: match is_aggregated {
+        sent: match is_aggregated(parts.bytes()) {
             true => vec![false; partitions],
             false => Vec::new(),
         },
@@ -109,7 +103,6 @@ pub unsafe fn send_init(
         comm: comm.clone(),
         is_timeless,
         bytes: parts.bytes(),
-        is_aggregated,
         is_active: AtomicBool::new(false),
         parts,
         state,
@@ -158,11 +151,9 @@ impl SendProgress {
             .unwrap_or_else(|| err!(Arg, "partition {partition} has been marked ready already"))
     }
 
-    /// Is what waits sent now, of which there are [`FLUSH_BYTES`] more than at the last look? The
-    /// clock is read for every `FLUSH_BYTES` only.
+    /// Is what waits sent now? Asked when it is [`FLUSH_BYTES`] more, as it reads the clock.
     #[cold]
-    fn is_long_enough(&mut self) -> bool {
-        self.next_look_bytes += FLUSH_BYTES;
+    fn is_long_enough(&self) -> bool {
         let in_burst = |since: Instant| since.elapsed() <= BURST_MAX;
         self.unsent_bytes >= RUN_MAX_BYTES || !self.oldest_release.is_some_and(in_burst)
     }
@@ -196,8 +187,10 @@ impl Sending {
         } else {
             state.unsent = state.unsent.start.min(at)..state.unsent.end.max(at + 1);
         }
+        let before = state.unsent_bytes;
         state.unsent_bytes += self.bytes;
-        state.unready == 0 || state.unsent_bytes >= state.next_look_bytes && state.is_long_enough()
+        let is_time = state.unsent_bytes / FLUSH_BYTES > before / FLUSH_BYTES;
+        state.unready == 0 || is_time && state.is_long_enough()
     }
 
     /// Sends the partitions that wait if they go in runs, or releases `partition` and sends it.
@@ -209,7 +202,7 @@ impl Sending {
     fn send_released(&self, partition: i32) -> Result<()> {
         let mut d = device::device();
         let state = &mut *self.state.lock();
-        if self.is_aggregated {
+        if is_aggregated(self.bytes) {
             self.send_runs(&mut d, state);
         } else {
             let at = state.release(partition);
@@ -243,7 +236,7 @@ impl Sending {
         }
         let most = (RUN_MAX_BYTES / self.bytes) as usize;
         let unsent = std::mem::take(&mut state.unsent);
-        (state.unsent_bytes, state.next_look_bytes) = (0, FLUSH_BYTES);
+        state.unsent_bytes = 0;
         let mut first = unsent.start;
         while first < unsent.end {
             let end = unsent.end.min(first + most);
@@ -280,7 +273,7 @@ impl Partitioned for Sending {
 
     fn ready(&self, partition: i32) -> Result<()> {
         // Most partitions of a run only wait, which needs no device.
-        if self.is_aggregated {
+        if is_aggregated(self.bytes) {
             let state = &mut *self.state.lock();
             let at = state.release(partition);
             let at = at.ok_or_else(|| state.refusal(partition))?;

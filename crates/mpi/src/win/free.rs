@@ -29,7 +29,7 @@ impl Win {
             }
         }
         self.attributes.delete_all(self.identity.bits())?;
-        // Of the epoch of a fence that no other one ends: other MPIs complete it, too.
+        // Puts of a fence's epoch that no other fence has ended: dropped, they would be lost.
         self.drain_all_puts()?;
         remote::flush_all(self)?;
         if self.all_on_node() {

@@ -38,12 +38,7 @@ pub(crate) fn sleep(
         }
         return (guard, ended);
     }
-    report.begin_sleep(&mut guard, what);
-    match lock::fall_asleep() {
-        1 => guard.ignore_activity(),
-        _ => lock::tell_of_several_threads(),
-    }
-    COUNTERS.sleeps.add(1);
+    fall_asleep(&mut guard, what, report);
     let watches = wakeup.has_descriptors() && lock::take_watch();
     let at_most = guard.sleep_max.take();
     guard.worker.transports.set_off_core(true);
@@ -68,6 +63,17 @@ pub(crate) fn sleep(
     (guard, false)
 }
 
+/// The thread is about to sleep: reports it, and tells if another thread sleeps that must not be in
+/// MPI.
+fn fall_asleep(guard: &mut DeviceGuard, what: &WaitingFor<'_>, report: &mut WaitReport) {
+    report.begin_sleep(guard, what);
+    match lock::fall_asleep() {
+        1 => guard.ignore_activity(),
+        _ => lock::tell_of_several_threads(),
+    }
+    COUNTERS.sleeps.add(1);
+}
+
 /// Sleeps while the progress thread makes progress, if that has a core of its own. Returns whether
 /// `done` has returned true. It is not called again then. Otherwise the progress thread needs the
 /// program, or there is none to rely on.
@@ -87,12 +93,7 @@ pub(crate) fn rely_on_thread(
     report.restart();
     while !ended && !guard.must_make_progress() {
         let seen = wakeup.epoch();
-        report.begin_sleep(&mut guard, what);
-        match lock::fall_asleep() {
-            1 => guard.ignore_activity(),
-            _ => lock::tell_of_several_threads(),
-        }
-        COUNTERS.sleeps.add(1);
+        fall_asleep(&mut guard, what, report);
         // From here on the wakeup word is the progress thread's.
         drop(guard);
         wakeup.wait(Sleeper::Program, seen, None);
